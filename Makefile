@@ -1,0 +1,73 @@
+# make help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+CONFIG ?= config/paper.yaml
+JOBS ?= all
+PORT ?= 5000
+# A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA). Another
+# one, such as TORCH=cu128 or TORCH=rocm6.4, comes from PyTorch's own index.
+TORCH ?= $(if $(shell command -v nvidia-smi),default,cpu)
+TORCH_INDEX ?= https://download.pytorch.org/whl/$(TORCH)
+TORCH_VERSION := $(shell sed -n 's/^torch==//p' requirements.lock)
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# GLUE_DIR: a folder in GLUE's TSV layout, in place of the study's own source.
+SOURCE := $(if $(GLUE_DIR),--config 'source={kind: glue, folder: "$(abspath $(GLUE_DIR))"}')
+SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
+
+.PHONY: help demo test reproduce ui bench lint schema lock clean
+
+help: ## this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Variables: CONFIG, GLUE_DIR, JOBS (cores), PORT; at installation PYTHON, TORCH, TORCH_INDEX"
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	@# The build is asked for by name first: whoever has it at hand needs no other index.
+ifeq ($(TORCH),default)
+	$(BIN)/pip install --quiet "torch==$(TORCH_VERSION)"
+else
+	$(BIN)/pip install --quiet "torch==$(TORCH_VERSION)+$(TORCH)" 2>/dev/null || \
+	  $(BIN)/pip install --quiet --extra-index-url $(TORCH_INDEX) "torch==$(TORCH_VERSION)+$(TORCH)"
+endif
+	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(READY) ## the whole pipeline on generated tasks, in some minutes
+	$(SNAKEMAKE) --configfile config/demo.yaml
+	@$(BIN)/python -m acl_bert where --config config/demo.yaml
+
+test: $(READY) ## the tests
+	$(BIN)/python -m pytest
+
+reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: GLUE_DIR=…
+	$(SNAKEMAKE) --configfile $(CONFIG)
+	@$(BIN)/python -m acl_bert where --config $(CONFIG)
+
+ui: $(READY) ## MLflow's pages of CONFIG's study
+	$(BIN)/python -m acl_bert ui --config $(CONFIG) --port $(PORT)
+
+bench: $(READY) ## the speed of training and of starting, as ratios
+	$(BIN)/python benchmarks/bench.py
+
+lint: $(READY) ## style, types, workflow
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint --configfile config/paper.yaml
+
+schema: $(READY) ## regenerate the config's JSON schema
+	$(BIN)/python -m acl_bert schema > workflow/schemas/study.schema.json
+
+lock: ## regenerate requirements.lock from pyproject.toml
+	rm -rf .lock && $(PYTHON) -m venv .lock
+	.lock/bin/pip install --quiet ".[study,demo,dev]"
+	.lock/bin/pip freeze --exclude acl-bert | grep -v '^nvidia-\|^triton' | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+	rm -rf .lock
+
+clean: ## remove the environment, not the results
+	rm -rf $(VENV)

@@ -1,0 +1,3 @@
+from acl_bert.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,283 @@
+"""The command line: one verb a stage, the same ones that the workflow's rules call.
+
+Every verb imports what it needs when it is called, so that help comes at once.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from acl_bert import __version__
+from acl_bert.errors import InputError
+from acl_bert.files import read_json, to_json, write_json, write_text
+
+
+def resolve(args: argparse.Namespace) -> None:
+    import yaml
+
+    from acl_bert.settings.study import load_study
+
+    study = load_study(yaml.safe_load(args.study))
+    written = study.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    write_text(args.output, yaml.safe_dump(written, sort_keys=False, allow_unicode=True))
+
+
+def prepare(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import data_path
+    from acl_bert.settings.study import load_study
+    from acl_bert.tasks.prepare import prepare
+
+    study = load_study(args.config)
+    spec = study.task_spec(args.task)
+    prepare(spec, study.source, study.selection, data_path(args.results / study.name, args.task))
+
+
+def tokenise(args: argparse.Namespace) -> None:
+    from acl_bert.model.encoder import encoder_fingerprint, resolve_path
+    from acl_bert.run_files import data_path, tokens_path
+    from acl_bert.settings.study import load_study
+    from acl_bert.tasks.tokens import tokenise
+
+    study = load_study(args.config)
+    encoder = study.encoder(args.encoder)
+    folder = args.results / study.name
+    tokenise(
+        data_path(folder, args.task),
+        resolve_path(encoder.path),
+        encoder.revision,
+        study.training_of(args.task).max_length,
+        tokens_path(folder, args.task, args.encoder),
+        encoder=args.encoder,
+        encoder_fingerprint=encoder_fingerprint(encoder.path, encoder.revision),
+    )
+
+
+def finetune(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import data_path, run_path, tokens_path, tuning_path
+    from acl_bert.settings.study import load_study
+
+    study = load_study(args.config)
+    folder = args.results / study.name
+    args.encoder = args.encoder or next(iter(study.encoders))
+    cell = (args.task, args.encoder, args.method)
+    encoder = study.encoder(args.encoder)
+    weight, target = args.weight, run_path(folder, *cell, args.seed)
+    if args.tuning:
+        if weight is None:
+            raise InputError("--tuning needs the --lambda that is tried")
+        target = tuning_path(folder, *cell) / f"lambda-{weight:g}" / f"seed-{args.seed}"
+    elif weight is None and study.is_tuned(args.method):
+        choice = tuning_path(folder, *cell) / "lambda.json"
+        if not choice.is_file():
+            raise InputError(
+                f"{choice}: no such file; λ of {args.method} is tuned in this study: run the "
+                "workflow up to the choice, or give --lambda"
+            )
+        weight = read_json(choice)["lambda"]
+    settings = study.run_settings(*cell, args.seed, weight)
+    # The workflow has made these; a run started by hand makes what is missing.
+    if not (data_path(folder, args.task) / "task.json").is_file():
+        prepare(args)
+    if not (tokens_path(folder, args.task, args.encoder) / "tokens.json").is_file():
+        tokenise(args)
+
+    from transformers.utils import logging
+
+    from acl_bert.tasks.tokens import TokenStore
+    from acl_bert.training.run import finetune, open_run
+
+    logging.disable_progress_bar()
+    tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
+    work = open_run(settings, encoder, tokens, folder)
+    with _followed(args, study, work, target):
+        finetune(settings, encoder, tokens, work, target, study.keep_models == "all", _report)
+
+
+def _report(line: str) -> None:
+    from tqdm import tqdm
+
+    tqdm.write(line)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _followed(args: argparse.Namespace, study: Any, work: Path, target: Path) -> Iterator[None]:
+    """A process of its own mirrors the run into MLflow: training never waits for a store."""
+    if not study.tracking.enabled:
+        yield
+        return
+    command = [sys.executable, "-m", "acl_bert", "follow", "--config", str(args.config)]
+    command += ["--results", str(args.results), "--work", str(work), "--run", str(target)]
+    follower = subprocess.Popen([*command, "--parent", str(os.getpid())])
+    yield  # after an error the follower sees this process end, and marks the run as failed
+    try:
+        follower.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        follower.kill()
+        _report("MLflow has not taken the whole run; `python -m acl_bert mirror` completes it")
+
+
+def choose_lambda(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import tuning_path
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.tuning import choose_lambda
+
+    study = load_study(args.config)
+    folder = tuning_path(args.results / study.name, args.task, args.encoder, args.method)
+    choice = choose_lambda(folder, study.tuning.lambdas, study.tuning.seeds)
+    write_json(folder / "lambda.json", choice)
+
+
+def init_tracking(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.tracking.store import initialise
+
+    study = load_study(args.config)
+    uri = initialise(study.tracking.uri, args.results / study.name)
+    if args.marker:
+        write_text(args.marker, f"{uri}\n")
+
+
+def follow(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.tracking.mirror import follow
+    from acl_bert.tracking.store import initialise
+
+    study = load_study(args.config)
+    uri = initialise(study.tracking.uri, args.results / study.name)
+    follow(args.work, args.run, uri, study.name, args.parent)
+
+
+def mirror(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import find_runs
+    from acl_bert.settings.study import load_study
+    from acl_bert.tracking.mirror import mirror
+    from acl_bert.tracking.store import initialise
+
+    study = load_study(args.config)
+    folder = args.results / study.name
+    uri = initialise(study.tracking.uri, folder)
+    for run in find_runs(folder):
+        mirror(run.path, uri, study.name)
+        print(run.path)
+
+
+def ui(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.tracking.store import serve
+
+    study = load_study(args.config)
+    serve(study.tracking.uri, args.results / study.name, args.port)
+
+
+def collect(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import RunFolder, run_path
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.collect import collect
+
+    study = load_study(args.config)
+    folder = args.results / study.name
+    runs = [run_path(folder, *cell) for cell in study.cells()]
+    if not args.complete:
+        runs = [run for run in runs if RunFolder(run).finished]
+    collect(runs, folder / "runs.csv", folder / "timings.csv")
+
+
+def _runs_and_layout(args: argparse.Namespace) -> tuple[Any, Any, Path]:
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.layout import read_layout
+    from acl_bert.study.tables import read_runs
+
+    study = load_study(args.config)
+    folder = args.results / study.name
+    layout = read_layout(
+        folder,
+        study.tasks,
+        {name: encoder.path for name, encoder in study.encoders.items()},
+        {name: row.title for name, row in study.method_rows.items()},
+        study.seeds,
+    )
+    return read_runs(folder / "runs.csv"), layout, folder
+
+
+def tables(args: argparse.Namespace) -> None:
+    from acl_bert.study.tables import write_tables
+
+    runs, layout, folder = _runs_and_layout(args)
+    write_tables(runs, layout, folder / "tables")
+
+
+def figures(args: argparse.Namespace) -> None:
+    from acl_bert.study.figures import write_figures
+
+    runs, layout, folder = _runs_and_layout(args)
+    write_figures(runs, layout, folder / "figures")
+
+
+def schema(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import Study
+
+    sys.stdout.write(to_json(Study.model_json_schema(by_alias=True)))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="acl_bert", description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=__version__)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    study = argparse.ArgumentParser(add_help=False)
+    study.add_argument("--config", type=Path, required=True, help="the study's YAML file")
+    study.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
+
+    def verb(run: Callable[[argparse.Namespace], None], help: str, *needed: str) -> Any:
+        name = run.__name__.replace("_", "-")
+        parents = [] if run in (schema, resolve) else [study]
+        own = verbs.add_parser(name, help=help, description=help, parents=parents)
+        own.set_defaults(run_verb=run)
+        for key in needed:
+            own.add_argument(f"--{key}", required=True, help=f"one of the study's {key}s")
+        return own
+
+    verb(prepare, "read, check and split a task's rows", "task")
+    verb(tokenise, "tokenise a prepared task for an encoder", "task", "encoder")
+    run = verb(finetune, "train and score one model", "task", "method")
+    run.add_argument("--encoder", help="one of the study's encoders (its first)")
+    run.add_argument("--seed", type=int, default=1, help="(%(default)s)")
+    run.add_argument("--lambda", dest="weight", type=float, help="instead of the method's λ")
+    run.add_argument("--tuning", action="store_true", help="a run of the λ grid, kept apart")
+    verb(choose_lambda, "choose λ from tuning runs", "task", "encoder", "method")
+    verb(collect, "gather runs.csv and timings.csv").add_argument(
+        "--complete", action="store_true", help="fail where one of the study's runs is missing"
+    )
+    verb(tables, "write the tables from runs.csv")
+    verb(figures, "draw the figures from runs.csv")
+    init = verb(init_tracking, "create the study's MLflow store")
+    init.add_argument("--marker", type=Path, help="a file to write the store's URI to")
+    verb(mirror, "bring MLflow up to date with the study's finished runs")
+    follower = verb(follow, "mirror one run into MLflow while it trains")
+    follower.add_argument("--work", type=Path, required=True, help="the run's work folder")
+    follower.add_argument("--run", type=Path, required=True, help="where it will be published")
+    follower.add_argument("--parent", type=int, required=True, help="process id of the training")
+    verb(ui, "serve MLflow's pages of the study").add_argument(
+        "--port", type=int, default=5000, help="on loopback (%(default)s)"
+    )
+    resolver = verb(resolve, "check a study given as JSON and write it to a file")
+    resolver.add_argument("--study", required=True, help="the study, JSON")
+    resolver.add_argument("--output", type=Path, required=True)
+    verb(schema, "print the JSON schema of a study's config")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = build_parser().parse_args(arguments)
+    try:
+        args.run_verb(args)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,90 @@
+"""Files that are either whole or absent: written aside, synced, renamed."""
+
+import csv
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a path beside `path`; it takes `path`'s place when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield aside
+        _sync(aside)
+        os.replace(aside, path)
+        _sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`; it replaces `path` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    aside.chmod(0o755)
+    try:
+        yield aside
+        publish_folder(aside, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def publish_folder(folder: Path, target: Path) -> None:
+    """Sync what is in `folder` and rename it to `target`, replacing a folder already there."""
+    for item in sorted(folder.rglob("*")):
+        _sync(item)
+    _sync(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        shutil.rmtree(target)
+    os.replace(folder, target)
+    _sync(target.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomic_file(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def to_json(value: Any) -> str:
+    """One spelling for every JSON file here; NaN is refused since it is not JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, to_json(value))
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with atomic_file(path) as aside, aside.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def canonical_hash(value: Any) -> str:
+    """sha256 of a JSON-able value, independent of key order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

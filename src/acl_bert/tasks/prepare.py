@@ -1,0 +1,104 @@
+"""A task's rows, published as one folder that everything downstream reads."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from acl_bert.files import atomic_folder, read_json, to_json
+from acl_bert.tasks.sources import Example, read, splits_of
+from acl_bert.tasks.spec import Selection, Source, TaskSpec
+from acl_bert.tasks.split import hold_out, limit
+
+STAND_IN = "generated stand-in data"
+
+
+def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) -> None:
+    """Read, check, limit and split a task's rows and publish `folder`.
+
+    It holds one `<split>.jsonl` for train, selection, each dev set and test where there is one,
+    with rows {"index", "text", "label"} (no label in an unlabelled test), and `task.json`.
+    Raises InputError before anything is published.
+    """
+    given = {name: read(spec, source, name) for name in splits_of(spec, source)}
+    taken = {name: limit(spec, rows, _limit_of(spec, name), name) for name, rows in given.items()}
+    origin = {name: name for name in given}  # split -> the source's split that it comes from
+    if "selection" not in taken:
+        if selection.split == "dev":
+            taken["selection"], origin["selection"] = taken["dev"], "dev"
+        else:
+            taken["train"], taken["selection"] = hold_out(spec, taken["train"], selection)
+            origin["selection"] = "train"
+    order = [name for name in ("train", "selection", *spec.dev_sets, "test") if name in taken]
+    official = spec.rows if source.kind in ("hub", "glue") else {}
+
+    with atomic_folder(folder) as aside:
+        for name in order:
+            with (aside / f"{name}.jsonl").open("w", encoding="utf-8", newline="\n") as stream:
+                stream.writelines(_line(example) for example in taken[name])
+        task = {
+            "task": spec.id,
+            "title": spec.title,
+            "labels": spec.labels,
+            "metrics": spec.metrics,
+            "selection_metric": spec.selection_metric,
+            "dev_sets": spec.dev_sets,
+            "source": source.kind,
+            "stand_in": STAND_IN if source.kind == "generator" else None,
+            "subset": any(
+                len(rows) < official.get(name, len(given[name]))
+                or _cut(given[name], _limit_of(spec, name))
+                for name, rows in given.items()
+            ),
+            "splits": {
+                name: {
+                    "rows": len(taken[name]),
+                    "source_rows": len(given[origin[name]]),
+                    "official_rows": official.get(origin[name]),
+                }
+                for name in order
+            },
+            "fingerprint": _fingerprint(spec.labels, {name: taken[name] for name in order}),
+        }
+        (aside / "task.json").write_text(to_json(task), encoding="utf-8")
+
+
+def read_task(folder: Path) -> dict[str, Any]:
+    """The content of a prepared task's task.json."""
+    task: dict[str, Any] = read_json(folder / "task.json")
+    return task
+
+
+def read_split(folder: Path, split: str) -> Iterator[dict[str, Any]]:
+    """The rows of one split of a prepared task."""
+    with (folder / f"{split}.jsonl").open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield json.loads(line)
+
+
+def _limit_of(spec: TaskSpec, split: str) -> int | None:
+    if split == "train":
+        return spec.limit.train
+    return spec.limit.dev if split in spec.dev_sets else None
+
+
+def _cut(rows: list[Example], size: int | None) -> bool:
+    return size is not None and size < len(rows)
+
+
+def _line(example: Example) -> str:
+    row = {"index": example.index, "text": example.text}
+    if example.label is not None:
+        row["label"] = example.label
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _fingerprint(labels: list[str], splits: Mapping[str, list[Example]]) -> str:
+    """sha256 over label names, splits and rows: whoever has the same data has the same one."""
+    digest = hashlib.sha256(json.dumps(labels).encode())
+    for name, examples in splits.items():
+        digest.update(f"\n{name} {len(examples)}\n".encode())
+        for example in examples:
+            digest.update(_line(example).encode())
+    return digest.hexdigest()

@@ -1,0 +1,55 @@
+"""Which rows are trained on and which choose the model: drawn once, the same for every run."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from acl_bert.errors import InputError
+from acl_bert.tasks.sources import Example
+from acl_bert.tasks.spec import Selection, TaskSpec
+
+LIMIT_SEED = 11  # `limit` draws the same rows in every study
+
+
+def hold_out(
+    spec: TaskSpec, examples: Sequence[Example], selection: Selection
+) -> tuple[list[Example], list[Example]]:
+    """Split train into what is trained on and what selects, stratified, each in source order.
+
+    `fraction` of the rows, at most `max_rows` (paper.md §2, row "protocol").
+    """
+    size = min(round(selection.fraction * len(examples)), selection.max_rows)
+    return _draw(spec, examples, size, selection.seed, "selection.fraction")
+
+
+def limit(spec: TaskSpec, examples: list[Example], rows: int | None, name: str) -> list[Example]:
+    """At most `rows` of the examples, stratified, in source order."""
+    if rows is None or rows >= len(examples):
+        return examples
+    if any(example.label is None for example in examples):
+        return examples[:rows]
+    return _draw(spec, examples, rows, LIMIT_SEED, f"tasks.{spec.id}.limit.{name}")[1]
+
+
+def _draw(
+    spec: TaskSpec, examples: Sequence[Example], size: int, seed: int, key: str
+) -> tuple[list[Example], list[Example]]:
+    """The rest and `size` drawn rows, both in source order and in the classes' proportions."""
+    from sklearn.model_selection import train_test_split  # slow to import
+
+    labels = [example.label for example in examples]
+    counts = Counter(labels)
+    for label, count in sorted(counts.items(), key=lambda item: item[1]):
+        if count < 2:
+            raise InputError(
+                f"tasks.{spec.id}: class {spec.labels[label or 0]} has {count} row of "
+                f"{len(examples)}, too few to split; add rows or leave the class out"
+            )
+    if not len(counts) <= size <= len(examples) - len(counts):
+        raise InputError(
+            f"{key}: {size} of {len(examples)} rows cannot hold {len(counts)} classes on both "
+            "sides; take another size"
+        )
+    rest, drawn = train_test_split(
+        range(len(examples)), test_size=size, stratify=labels, random_state=seed
+    )
+    return [examples[i] for i in sorted(rest)], [examples[i] for i in sorted(drawn)]

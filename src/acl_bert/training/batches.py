@@ -1,0 +1,53 @@
+"""Which rows meet in a batch, and how they reach the model."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acl_bert.tasks.tokens import Split
+
+POOL = 64  # batches' worth of rows among which lengths are matched: ample, and still random
+
+
+def train_batches(
+    lengths: np.ndarray, batch_size: int, grouped: bool, generator: np.random.Generator
+) -> list[np.ndarray]:
+    """One epoch's batches of row numbers, every row once, in a random order.
+
+    Grouped: rows are shuffled, then sorted by length within pools of POOL batches, so that a batch
+    holds rows of similar length and little padding.
+    """
+    order = generator.permutation(len(lengths))
+    if grouped:
+        pools = np.split(order, range(POOL * batch_size, len(order), POOL * batch_size))
+        order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    batches = np.split(order, range(batch_size, len(order), batch_size))
+    if grouped:
+        batches = [batches[i] for i in generator.permutation(len(batches))]
+    return batches
+
+
+def evaluation_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """All rows in batches of similar length, the longest first: memory runs out at once or never."""
+    order = np.argsort(-lengths, kind="stable")
+    return np.split(order, range(batch_size, len(order), batch_size))
+
+
+def load_batch(
+    split: Split, rows: np.ndarray, device: torch.device
+) -> tuple[dict[str, Tensor], Tensor]:
+    """The model's inputs, each (batch, length), and the labels, (batch,), on the device."""
+    inputs = {
+        name: torch.from_numpy(array).to(device, non_blocking=True)
+        for name, array in split.batch(rows).items()
+    }
+    assert split.labels is not None
+    return inputs, torch.from_numpy(split.labels[rows]).to(device, non_blocking=True)
+
+
+def updates(batches: list[np.ndarray], accumulation: int) -> Iterator[list[np.ndarray]]:
+    """The batches in groups of `accumulation`, one optimiser update each; the last may be short."""
+    for start in range(0, len(batches), accumulation):
+        yield batches[start : start + accumulation]

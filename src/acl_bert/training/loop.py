@@ -1,0 +1,122 @@
+"""The training loop: from a pre-trained encoder to the best epoch's model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from acl_bert.errors import InputError
+from acl_bert.evaluation.metrics import score
+from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.run_files import EPOCHS, HISTORY, epoch_columns
+from acl_bert.settings.study import RunSettings
+from acl_bert.tasks.tokens import Split, TokenStore
+from acl_bert.training.batches import evaluation_batches, load_batch, train_batches, updates
+from acl_bert.training.history import GrowingCsv, History
+from acl_bert.training.optimiser import build_optimiser
+from acl_bert.training.step import training_step
+
+
+@dataclass(frozen=True)
+class Best:
+    """The epoch that the selection split prefers; the first of equals."""
+
+    epoch: int
+    value: float
+
+
+def train(
+    model: EncoderClassifier,
+    settings: RunSettings,
+    tokens: TokenStore,
+    precision: str,
+    folder: Path,
+    report: Callable[[str], None],
+) -> tuple[Best, History]:
+    """Train `model` in place, ending with the weights of the best epoch.
+
+    history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch. The batches depend
+    on the seed alone, so that all methods of a seed see the same ones. Raises InputError where
+    the loss is no longer finite. A terminal sees a progress bar.
+    """
+    training, device = settings.training, model.device
+    rows, selection = tokens.split("train"), tokens.split("selection")
+    generator = np.random.default_rng(settings.seed)
+    steps_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
+    optimiser, schedule = build_optimiser(model, training, training.epochs * steps_per_epoch)
+    best, best_state = None, {}
+
+    with (
+        History(folder / HISTORY) as history,
+        GrowingCsv(folder / EPOCHS, epoch_columns(tokens.task["metrics"])) as epochs,
+        tqdm(total=training.epochs * steps_per_epoch, unit="step", disable=None) as bar,
+    ):
+        for epoch in range(1, training.epochs + 1):
+            model.train()
+            losses = []
+            batches = train_batches(
+                rows.lengths, training.batch_size, training.batches == "grouped", generator
+            )
+            for group in updates(batches, training.accumulation):
+                records = []
+                for batch in group:
+                    inputs, labels = load_batch(rows, batch, device)
+                    records.append(
+                        training_step(
+                            model, inputs, labels, settings.method, precision, 1 / len(group)
+                        )
+                    )
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
+                history.add(
+                    epoch,
+                    records,
+                    schedule.get_last_lr()[0],
+                    norm,
+                    sum(int(rows.lengths[batch].sum()) for batch in group),
+                )
+                optimiser.step()
+                schedule.step()
+                optimiser.zero_grad()
+                losses += [record.loss for record in records]
+                bar.update()
+            history.look()
+
+            loss = float(torch.stack(losses).mean())
+            if not np.isfinite(loss):
+                raise InputError(
+                    f"{settings.task}, {settings.method_id}, seed {settings.seed}: the loss is "
+                    f"{loss} in epoch {epoch}; lower training.learning_rate or the method's lambda"
+                )
+            logits = predict(model, selection, 2 * training.batch_size, precision)
+            scores = score(logits, selection.labels, tokens.task["metrics"])
+            value = scores[settings.selection_metric]
+            epochs.write([[epoch, history.step, loss, *scores.values()]])
+            report(
+                f"epoch {epoch}/{training.epochs}: loss {loss:.4f}, "
+                f"selection {settings.selection_metric} {value:.4f}"
+            )
+            if best is None or value > best.value:
+                best = Best(epoch, value)
+                if epoch < training.epochs:
+                    best_state = {name: x.clone() for name, x in model.state_dict().items()}
+
+    assert best is not None
+    if best.epoch < training.epochs:
+        model.load_state_dict(best_state)
+    return best, history
+
+
+@torch.inference_mode()
+def predict(model: EncoderClassifier, rows: Split, batch_size: int, precision: str) -> np.ndarray:
+    """Logits of every row, float32, (rows, classes), in the rows' order."""
+    model.eval()
+    device = model.device
+    logits = np.empty((len(rows), model.config.num_labels), dtype=np.float32)
+    for batch in evaluation_batches(rows.lengths, batch_size):
+        inputs, _ = load_batch(rows, batch, device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            logits[batch] = model(**inputs).logits.float().cpu().numpy()
+    return logits

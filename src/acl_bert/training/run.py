@@ -1,0 +1,184 @@
+"""A run: one task, encoder, method and seed, from tokens to a folder of result files."""
+
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acl_bert import __version__
+from acl_bert.evaluation.metrics import is_degenerate, score
+from acl_bert.files import publish_folder, write_csv, write_json
+from acl_bert.model.classifier import EncoderClassifier, build_classifier
+from acl_bert.run_files import (
+    CONFIG,
+    METRICS,
+    MODEL,
+    PREDICTIONS,
+    TIMINGS,
+    prediction_columns,
+    work_path,
+)
+from acl_bert.settings.study import Encoder, RunSettings
+from acl_bert.tasks.tokens import TokenStore
+from acl_bert.training import hardware
+from acl_bert.training.loop import predict, train
+
+
+def open_run(settings: RunSettings, encoder: Encoder, tokens: TokenStore, study: Path) -> Path:
+    """The empty work folder of a run, named by its hash, with config.json in it."""
+    fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
+    work = work_path(study, settings.identity(*fingerprints))
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    write_json(
+        work / CONFIG,
+        settings.model_dump(by_alias=True)
+        | {
+            "encoder_path": encoder.path,
+            "encoder_revision": encoder.revision,
+            "encoder_fingerprint": tokens.description["encoder_fingerprint"],
+            "tokens_fingerprint": tokens.description["fingerprint"],
+            "data_fingerprint": tokens.task["fingerprint"],
+        },
+    )
+    return work
+
+
+def finetune(
+    settings: RunSettings,
+    encoder: Encoder,
+    tokens: TokenStore,
+    work: Path,
+    target: Path,
+    keep_model: bool = False,
+    report: Callable[[str], None] = print,
+) -> None:
+    """Train, score dev with the best epoch's model, and publish the run's files as `target`.
+
+    Until then they grow in `work`, as `open_run` made it. The same settings, tokens, seed and
+    number of threads give the same metrics.json, bit for bit, on a CPU.
+    """
+    seconds = Stopwatch()
+    started = datetime.now(UTC)
+    with seconds("start"):
+        torch.set_num_threads(settings.training.threads)
+        torch.manual_seed(settings.seed)
+        device = hardware.choose_device(settings.training)
+        precision = hardware.choose_precision(settings.training, device)
+        labels = tokens.task["labels"]
+        model = build_classifier(
+            encoder.path, encoder.revision, labels, settings.method.representation
+        ).to(device)
+    report(
+        f"{settings.task} · {settings.method_id} · {settings.encoder} · seed {settings.seed} on "
+        f"{hardware.describe_device(device)}, {precision}, {settings.training.threads} threads"
+    )
+    with seconds("train"):
+        best, history = train(model, settings, tokens, precision, work, report)
+    with seconds("dev"):
+        metrics, degenerate = evaluate(model, settings, tokens, precision, work / PREDICTIONS)
+    report(f"dev, epoch {best.epoch}: " + ", ".join(f"{k} {v:.4f}" for k, v in metrics.items()))
+    if keep_model:
+        model.save_pretrained(work / MODEL)
+
+    task = tokens.task
+    write_json(
+        work / TIMINGS,
+        {
+            "commit": source_commit(),
+            "started": started.isoformat(timespec="seconds"),
+            "seconds": seconds.taken | {"total": sum(seconds.taken.values())},
+            "steps": history.step,
+            "tokens": history.tokens,
+            "tokens_per_second": history.tokens / seconds.taken["train"],
+            "device": hardware.describe_device(device),
+            "precision": precision,
+            "threads": settings.training.threads,
+            "peak_memory_mib": hardware.peak_memory_mib(device),
+            "versions": {
+                "acl_bert": __version__,
+                "python": platform.python_version(),
+                **{name: version(name) for name in ("torch", "transformers", "numpy")},
+            },
+        },
+    )
+    write_json(
+        work / METRICS,
+        {
+            "task": settings.task,
+            "encoder": settings.encoder,
+            "method": settings.method_id,
+            "seed": settings.seed,
+            "run_hash": work.name,
+            "metrics": metrics,
+            "selection": {
+                "metric": settings.selection_metric,
+                "value": best.value,
+                "epoch": best.epoch,
+            },
+            "degenerate": degenerate,
+            "gate": history.gate_summary(settings.method.gate),
+            "data": {
+                "fingerprint": task["fingerprint"],
+                "rows": {name: split["rows"] for name, split in task["splits"].items()},
+                "subset": task["subset"],
+                "stand_in": task["stand_in"],
+                "source": task["source"],
+            },
+        },
+    )
+    publish_folder(work, target)
+
+
+def evaluate(
+    model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, precision: str, path: Path
+) -> tuple[dict[str, float], bool]:
+    """Score every dev set and write the predictions; also whether the run is degenerate."""
+    metrics: dict[str, float] = {}
+    degenerate = False
+    lines: list[list[Any]] = []
+    for name, suffix in tokens.task["dev_sets"].items():
+        rows = tokens.split(name)
+        logits = predict(model, rows, 2 * settings.training.batch_size, precision)
+        metrics |= score(logits, rows.labels, tokens.task["metrics"], suffix)
+        degenerate |= is_degenerate(logits, rows.labels)
+        columns = zip(rows.index, rows.labels, logits.argmax(axis=1), logits, strict=True)
+        lines += [[name, i, label, chosen, *row] for i, label, chosen, row in columns]
+    write_csv(path, prediction_columns(len(tokens.task["labels"])), lines)
+    return metrics, degenerate
+
+
+class Stopwatch:
+    """Wall-clock seconds by part of a run."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.taken[part] = round(time.perf_counter() - start, 3)
+
+
+def source_commit() -> str | None:
+    """The commit of the code that runs, "+" where it was changed since; None outside git."""
+    here = Path(__file__).parent
+    try:
+        commit, status = (
+            subprocess.run(
+                ["git", "-C", str(here), *command], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "."])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("+" if status else "")

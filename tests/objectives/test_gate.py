@@ -1,0 +1,259 @@
+"""ACL-Grad: what it decides, and what it makes of the two gradients."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from acl_bert.objectives import GateDecision, acl_embed_loss, combine, gate, gate_decision
+
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "gates.json").read_text())
+DOUBLE = torch.float64
+
+
+def vectors_at(degrees: float, n: int = 6, lengths: tuple[float, float] = (1, 1)) -> list[Tensor]:
+    """Two float64 vectors in a random plane, at the given angle."""
+    plane, _ = torch.linalg.qr(torch.randn(n, 2, dtype=DOUBLE, generator=seeded()))
+    radians = math.radians(degrees)
+    turned = math.cos(radians) * plane[:, 0] + math.sin(radians) * plane[:, 1]
+    return [lengths[0] * plane[:, 0], lengths[1] * turned]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Task:
+    """A small classifier, the contrastive loss on its representations, and their gradients.
+
+    The weight of the classifier is the label embeddings; its bias gets no contrastive gradient.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.float32, seed: int = 0):
+        torch.manual_seed(seed)
+        self.encoder = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh())
+        self.classifier = nn.Linear(8, 3)
+        self.model = nn.ModuleList([self.encoder, self.classifier]).to(dtype)
+        self.x = torch.randn(10, 12, dtype=dtype)
+        self.labels = torch.arange(10) % 3
+        self.parameters = list(self.model.parameters())
+
+    def losses(self) -> tuple[Tensor, Tensor]:
+        h = self.encoder(self.x)
+        ce = nn.functional.cross_entropy(self.classifier(h), self.labels)
+        return ce, acl_embed_loss(h, self.labels, self.classifier.weight)
+
+    def gradients(self) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """Each from a forward and a backward pass of its own."""
+        return tuple(
+            list(torch.autograd.grad(self.losses()[i], self.parameters, allow_unused=True))
+            for i in (0, 1)
+        )
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("parts", [[12], [1, 4, 7]], ids=["one parameter", "three"])
+def test_matches_the_vectors(vector: dict, parts: list[int]) -> None:
+    g_ce, g_contrastive, expected = (
+        torch.tensor(vector[key], dtype=DOUBLE).split(parts)
+        for key in ("g_ce", "g_contrastive", "discard")
+    )
+    decision = gate_decision(g_ce, g_contrastive)
+    assert decision.angle == pytest.approx(vector["angle_degrees"], rel=1e-12)
+    assert decision.keep == (vector["angle_degrees"] <= 90)
+    update = combine(g_ce, g_contrastive, 1.0, vector["weight"], decision.keep)
+    torch.testing.assert_close(torch.cat(update), torch.cat(expected), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("threshold", [75, 90, 105, 120])
+@pytest.mark.parametrize("off", [-60, -1, -1e-6, 1e-6, 1, 60])
+def test_the_threshold_decides(threshold: float, off: float) -> None:
+    decision = gate_decision(
+        *([g] for g in vectors_at(threshold + off, lengths=(3, 1e-4))), threshold
+    )
+    assert decision.angle == pytest.approx(threshold + off, abs=1e-9)
+    assert decision.keep == (off <= 0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1.0, 0.0], [0.0, 1.0]),
+        ([1.0, 1.0, 0.0], [1.0, -1.0, 5.0]),
+        ([0.1, 0.3], [0.3, -0.1]),
+        ([0.1, 0.3], [-0.3, 0.1]),
+        ([0.7, 1e-3, 0.7, 1e-3], [1e-3, -0.7, -1e-3, 0.7]),
+    ],
+)
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_exactly_90_degrees_is_kept(
+    a: list[float], b: list[float], split: bool, dtype: torch.dtype
+) -> None:
+    """Products that cancel decide by their exact sum, 0, not by the rounding of either."""
+    g_ce, g_contrastive = (
+        torch.tensor(g, dtype=dtype).split(1 if split else len(g)) for g in (a, b)
+    )
+    assert gate_decision(g_ce, g_contrastive) == GateDecision(angle=90.0, keep=True)
+
+
+def test_just_beyond_90_degrees_is_discarded() -> None:
+    """By the sign of the product: the angle itself may round to 90."""
+    decision = gate_decision([torch.tensor([1.0, 0.0])], [torch.tensor([-1e-25, 1.0])])
+    assert decision == GateDecision(angle=90.0, keep=False)
+
+
+@pytest.mark.parametrize("threshold", [75, 90, 180])
+def test_parallel_and_opposite(threshold: float) -> None:
+    """Rounding takes the cosine neither beyond ±1 nor, at 180°, below the threshold's."""
+    for seed in range(50):
+        g = torch.randn(7, dtype=DOUBLE, generator=seeded(seed))
+        along, against = (gate_decision([g], [f * g], threshold) for f in (0.3, -0.3))
+        assert along.angle == pytest.approx(0, abs=1e-5) and along.keep
+        assert against.angle == pytest.approx(180, abs=1e-5)
+        assert against.keep == (threshold == 180)
+
+
+@pytest.mark.parametrize("threshold", [75, 90, 120])
+@pytest.mark.parametrize("zero", [torch.zeros(4), None])
+def test_a_zero_gradient_has_no_angle_and_is_kept(zero: Tensor | None, threshold: float) -> None:
+    g = torch.randn(4, generator=seeded())
+    nothing = GateDecision(angle=None, keep=True)
+    assert gate_decision([g], [zero], threshold) == nothing
+    assert gate_decision([zero], [g], threshold) == nothing
+    assert gate_decision([zero], [zero], threshold) == nothing
+    assert gate_decision([], [], threshold) == nothing
+    assert gate_decision([g, zero], [zero, g], threshold).angle == 90
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_has_no_angle_and_is_kept(value: float) -> None:
+    bad, good = torch.tensor([value, 1.0]), torch.ones(2)
+    for pair in ([bad], [good]), ([good], [bad]):
+        assert gate_decision(*pair) == GateDecision(angle=None, keep=True)
+
+
+def test_tiny_gradients_still_have_an_angle() -> None:
+    """Their squares underflow in float32."""
+    g_ce, g_contrastive = ([g.float() * 1e-30] for g in vectors_at(60))
+    assert gate_decision(g_ce, g_contrastive).angle == pytest.approx(60, abs=1e-4)
+
+
+def test_none_stands_for_zeros() -> None:
+    a, b, c = (torch.randn(2, 3, generator=seeded(seed)) for seed in range(3))
+    zeros = torch.zeros(2, 3)
+    assert gate_decision([a, b, None, None], [c, None, b, None]) == gate_decision(
+        [a, b, zeros, zeros], [c, zeros, b, zeros]
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_pieces_do_not_change_the_products(size: int) -> None:
+    """However the long vectors are cut and joined, no element is lost or meets another."""
+    shapes = [(3, 50), (5,), (1,), (64,), (), (2, 7, 9), (0,), (2,), (2,), (2,), (2,)]
+    a, b = ([torch.randn(s, generator=seeded(k)) for s in shapes] for k in (1, 2))
+    flat_a, flat_b = (torch.cat([x.flatten() for x in g]) for g in (a, b))
+    pieces = list(gate._pieces(gate._flat_pairs(a, b), size))
+    assert torch.equal(torch.cat([x for x, _ in pieces]), flat_a)
+    assert torch.equal(torch.cat([x for _, x in pieces]), flat_b)
+    assert max(len(x) for x, _ in pieces) <= size
+
+
+def test_inner_products_of_long_gradients() -> None:
+    a, b = (torch.randn(300, 500, generator=seeded(k)) for k in (1, 2))
+    expected = [(x.double() * y.double()).sum().item() for x, y in ((a, a), (a, b), (b, b))]
+    assert gate._inner_products([a], [b]) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("convex", [False, True])
+def test_a_discarded_step_is_the_ce_step_bit_for_bit(convex: bool) -> None:
+    task = Task()
+    ce_alone, _ = task.gradients()
+    g_ce, g_contrastive = task.gradients()
+    update = combine(g_ce, g_contrastive, 0.5 if convex else 1.0, 0.5, keep=False)
+    assert all(torch.equal(u, g) for u, g in zip(update, ce_alone, strict=True))
+
+
+@pytest.mark.parametrize(("ce_weight", "weight"), [(1.0, 0.3), (1.0, 0.5), (0.7, 0.3), (0.9, 0.1)])
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+def test_a_kept_step_is_the_weighted_sum_bit_for_bit(
+    ce_weight: float, weight: float, dtype: torch.dtype
+) -> None:
+    task = Task(dtype)
+    expected = []
+    for ce, contrastive in zip(*task.gradients(), strict=True):
+        weighted = ce if ce_weight == 1 else ce_weight * ce
+        expected.append(weighted if contrastive is None else weighted + weight * contrastive)
+    update = combine(*task.gradients(), ce_weight, weight, keep=True)
+    assert all(torch.equal(u, e) for u, e in zip(update, expected, strict=True))
+
+
+@pytest.mark.parametrize("ce_weight", [1.0, 0.7])
+def test_a_kept_step_is_the_joint_backward(ce_weight: float) -> None:
+    task = Task(DOUBLE)
+    ce, contrastive = task.losses()
+    (ce_weight * ce + 0.3 * contrastive).backward()
+    # One forward pass and two backward passes through it, as a training step has them.
+    ce, contrastive = task.losses()
+    g_ce = torch.autograd.grad(ce, task.parameters, retain_graph=True)
+    g_contrastive = torch.autograd.grad(contrastive, task.parameters, allow_unused=True)
+    update = combine(g_ce, g_contrastive, ce_weight, 0.3, keep=True)
+    for parameter, u in zip(task.parameters, update, strict=True):
+        torch.testing.assert_close(u, parameter.grad, rtol=1e-10, atol=1e-14)
+
+
+def test_combine_where_a_loss_does_not_reach_a_parameter() -> None:
+    def given() -> tuple[list[Tensor | None], list[Tensor | None]]:
+        return [torch.ones(2), torch.ones(2), None, None], [
+            torch.ones(2),
+            None,
+            torch.ones(2),
+            None,
+        ]
+
+    for keep, expected in [(True, [0.75, 0.5, 0.25, None]), (False, [1, 1, None, None])]:
+        update = combine(*given(), 0.5, 0.25, keep)
+        assert [None if u is None else u[0].item() for u in update] == expected
+    assert combine([None], [None], 0.5, 0.5, keep=True) == [None]
+    assert combine([], [], 1.0, 0.5, keep=True) == []
+
+
+@pytest.mark.parametrize("ce_weight", [1.0, 0.5])
+def test_gradients_that_share_memory_are_combined_once(ce_weight: float) -> None:
+    """autograd gives the parameters of a + b one tensor; of a sum, an expanded one."""
+    a, b = (torch.ones(3, requires_grad=True) for _ in range(2))
+    factors = torch.tensor([1.0, 2.0, 3.0])
+
+    def shared() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(((a + b) * factors).sum(), [a, b])
+
+    def expanded() -> tuple[Tensor, ...]:
+        return torch.autograd.grad((a + b).sum(), [a, b])
+
+    assert shared_memory(shared()) and expanded()[0].stride() == (0,)
+    both = shared()
+    for g_ce, g_contrastive in [(shared(), expanded()), (expanded(), shared()), (both, both)]:
+        expected = [ce_weight * ce + 0.25 * g for ce, g in zip(g_ce, g_contrastive, strict=True)]
+        update = combine(g_ce, g_contrastive, ce_weight, 0.25, keep=True)
+        assert all(torch.equal(u, e) for u, e in zip(update, expected, strict=True))
+
+
+def shared_memory(tensors: tuple[Tensor, ...]) -> bool:
+    return len({x.data_ptr() for x in tensors}) < len(tensors)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    g = torch.ones(2)
+    for threshold in (0, -90, 181, math.nan):
+        with pytest.raises(ValueError, match="threshold"):
+            gate_decision([g], [g], threshold)
+    with pytest.raises(ValueError):
+        gate_decision([g, g], [g])
+    with pytest.raises(ValueError, match="shapes"):
+        gate_decision([torch.ones(2, 3)], [torch.ones(3, 2)])
+    for keep in (True, False):
+        with pytest.raises(ValueError, match="2 CE gradients"):
+            combine([g, g], [g], 1.0, 0.5, keep)

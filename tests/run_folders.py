@@ -1,0 +1,170 @@
+"""Writes run folders whose every number is invented, for tests of what reads such folders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from acl_bert.files import write_csv, write_json
+from acl_bert.run_files import (
+    CONFIG,
+    EPOCHS,
+    HISTORY,
+    HISTORY_COLUMNS,
+    METRICS,
+    PREDICTIONS,
+    TIMINGS,
+    epoch_columns,
+    prediction_columns,
+    run_path,
+    work_path,
+)
+
+
+def invented_config(task: str, encoder: str, method: str, seed: int) -> dict[str, Any]:
+    return {
+        "task": task,
+        "encoder": encoder,
+        "method": {"title": method, "contrastive": "acl_embed", "lambda": 0.5},
+        "method_id": method,
+        "seed": seed,
+        "training": {"batch_size": 32, "note": "x" * 700},
+    }
+
+
+def history_row(step: int) -> list[Any]:
+    return [step, 1, 1.0 / step, 0.5 / step, "", 80.0 + step, 1, 2e-5, 1.5, 640]
+
+
+def start_run(
+    study: Path,
+    run_hash: str = "a" * 64,
+    task: str = "rte",
+    encoder: str = "tiny",
+    method: str = "acl",
+    seed: int = 1,
+    steps: int = 3,
+) -> Path:
+    """A run in progress: settings and the first steps."""
+    folder = work_path(study, run_hash)
+    write_json(folder / CONFIG, invented_config(task, encoder, method, seed))
+    write_csv(folder / HISTORY, HISTORY_COLUMNS, map(history_row, range(1, steps + 1)))
+    write_csv(folder / EPOCHS, epoch_columns(["accuracy"]), [])
+    return folder
+
+
+def invented_metrics(
+    task: str, encoder: str, method: str, seed: int, run_hash: str, values: dict[str, float]
+) -> dict[str, Any]:
+    return {
+        "task": task,
+        "encoder": encoder,
+        "method": method,
+        "seed": seed,
+        "run_hash": run_hash,
+        "metrics": values,
+        "selection": {"metric": next(iter(values)), "value": 0.75, "epoch": 2},
+        "degenerate": False,
+        "gate": None,
+        "data": {
+            "fingerprint": "f" * 64,
+            "rows": {"train": 90, "selection": 10, "dev": 20},
+            "subset": False,
+            "stand_in": None,
+            "source": "generator",
+        },
+    }
+
+
+def finish_run(
+    study: Path,
+    run_hash: str = "a" * 64,
+    task: str = "rte",
+    encoder: str = "tiny",
+    method: str = "acl",
+    seed: int = 1,
+    values: dict[str, float] | None = None,
+    degenerate: bool = False,
+    steps: int = 3,
+    started: str = "2026-01-01T00:00:00+00:00",
+) -> Path:
+    """A finished run in its place under `runs/`."""
+    folder = run_path(study, task, encoder, method, seed)
+    write_json(folder / CONFIG, invented_config(task, encoder, method, seed))
+    write_csv(folder / HISTORY, HISTORY_COLUMNS, map(history_row, range(1, steps + 1)))
+    write_csv(
+        folder / EPOCHS, epoch_columns(["accuracy"]), [[1, 2, 0.9, 0.5], [2, steps, 0.8, 0.75]]
+    )
+    write_csv(folder / PREDICTIONS, prediction_columns(2), [["dev", 0, 1, 0, 0.5, -0.5]])
+    write_json(
+        folder / TIMINGS,
+        {
+            "commit": "c" * 40,
+            "started": started,
+            "seconds": {"start": 1.0, "train": 5.0, "selection": 0.5, "dev": 0.5, "total": 7.0},
+            "steps": steps,
+            "tokens": 1920,
+            "tokens_per_second": 384.0,
+            "device": "cpu",
+            "precision": "float32",
+            "threads": 1,
+            "peak_memory_mib": 100.0,
+            "versions": {"torch": "0"},
+        },
+    )
+    metrics = invented_metrics(
+        task, encoder, method, seed, run_hash, values or {"accuracy": 0.5 + seed / 100}
+    )
+    write_json(folder / METRICS, metrics | {"degenerate": degenerate})
+    return folder
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def history_line(step: int) -> str:
+    return ",".join(map(str, history_row(step))) + "\n"
+
+
+def write_task(
+    study: Path,
+    task: str,
+    title: str,
+    metrics: list[str],
+    main_metric: str,
+    dev_sets: dict[str, str] | None = None,
+    stand_in: str | None = None,
+    train_rows: int = 2490,
+    official_rows: int = 2490,
+) -> None:
+    """`task.json` as preparing the data leaves it, with a tenth of train held out."""
+    held_out = train_rows // 10
+    split = {"source_rows": official_rows, "official_rows": official_rows}
+    write_json(
+        study / "data" / task / "task.json",
+        {
+            "task": task,
+            "title": title,
+            "labels": ["no", "yes"],
+            "metrics": metrics,
+            "selection_metric": main_metric,
+            "dev_sets": dev_sets or {"dev": ""},
+            "source": "glue",
+            "stand_in": stand_in,
+            "subset": train_rows != official_rows,
+            "splits": {
+                "train": {"rows": train_rows - held_out, **split},
+                "selection": {"rows": held_out, **split},
+                **{
+                    name: {"rows": 277, "source_rows": 277, "official_rows": 277}
+                    for name in dev_sets or {"dev": ""}
+                },
+            },
+            "fingerprint": "f" * 64,
+        },
+    )
+
+
+def as_json(path: Path) -> Any:
+    return json.loads(path.read_text())

@@ -1,0 +1,61 @@
+"""runs.csv and timings.csv."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from run_folders import finish_run
+
+from acl_bert.errors import InputError
+from acl_bert.files import read_json, write_json
+from acl_bert.run_files import TIMINGS
+from acl_bert.study.collect import collect
+from acl_bert.study.tables import read_runs
+
+
+def test_one_row_a_run_and_metric_in_fractions(tmp_path: Path) -> None:
+    mrpc = finish_run(tmp_path, task="mrpc", values={"f1": 0.8125, "accuracy": 0.75})
+    cola = finish_run(tmp_path, task="cola", values={"matthews": 0.0}, degenerate=True)
+    collect([mrpc, cola], tmp_path / "runs.csv", tmp_path / "timings.csv")
+    assert (tmp_path / "runs.csv").read_text().splitlines() == [
+        "task,encoder,method,seed,metric,value,selection_value,epoch,degenerate,run_hash",
+        f"cola,tiny,acl,1,matthews,0.0,0.75,2,true,{'a' * 64}",
+        f"mrpc,tiny,acl,1,accuracy,0.75,0.75,2,false,{'a' * 64}",
+        f"mrpc,tiny,acl,1,f1,0.8125,0.75,2,false,{'a' * 64}",
+    ]
+    runs = read_runs(tmp_path / "runs.csv")
+    assert runs["degenerate"].tolist() == [True, False, False]
+
+
+def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) -> None:
+    texts = []
+    for name, order in (("one", 1), ("two", -1)):
+        folders = [finish_run(tmp_path / name, seed=seed) for seed in (1, 2, 10)][::order]
+        for folder in folders:
+            timings = read_json(folder / TIMINGS)
+            write_json(folder / TIMINGS, timings | {"commit": name, "tokens_per_second": order})
+        collect(folders, tmp_path / name / "runs.csv", tmp_path / name / "timings.csv")
+        texts.append((tmp_path / name / "runs.csv").read_bytes())
+    assert texts[0] == texts[1]
+    timings = pd.read_csv(tmp_path / "two" / "timings.csv")
+    assert timings["seed"].tolist() == [1, 2, 10]
+    assert timings["commit"].unique().tolist() == ["two"]
+    assert timings["total_seconds"].tolist() == [7.0] * 3
+
+
+def test_a_missing_run_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    folders = [finish_run(tmp_path), tmp_path / "runs/rte/tiny/acl/seed-7"]
+    with pytest.raises(InputError, match=r"seed-7.*not finished"):
+        collect(folders, tmp_path / "runs.csv", tmp_path / "timings.csv")
+    assert not (tmp_path / "runs.csv").exists()
+
+
+def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
+    folders = [finish_run(tmp_path / "one"), finish_run(tmp_path / "two")]
+    with pytest.raises(InputError, match=r"two.* same run as .*one"):
+        collect(folders, tmp_path / "runs.csv", tmp_path / "timings.csv")
+
+
+def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no finished run"):
+        collect([], tmp_path / "runs.csv", tmp_path / "timings.csv")

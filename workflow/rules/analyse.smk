@@ -1,0 +1,70 @@
+# REQUIRED INPUTS
+#   results/<study>/runs/…                       every run, from train.smk
+# OUTPUTS
+#   results/<study>/runs.csv, timings.csv        one row a run and metric; one row a run
+#   results/<study>/tables/finetuning.{csv,md,tex}
+#   results/<study>/figures/finetuning.{png,pdf}
+
+
+rule collect:
+    """Gather the runs of the study, those of its config and no others."""
+    input:
+        config=ancient(STUDY_FILE),
+        runs=expand("{run}/metrics.json", run=run_folders()),
+    output:
+        runs=f"{STUDY_DIR}/runs.csv",
+        timings=f"{STUDY_DIR}/timings.csv",
+    log:
+        f"{STUDY_DIR}/logs/collect.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/collect.tsv"
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "python -m acl_bert collect"
+        " --config {input.config:q}"
+        " --complete"
+        " > {log:q} 2>&1"
+
+
+rule tables:
+    """Write the tables: tidy CSV, Markdown, LaTeX."""
+    input:
+        config=ancient(STUDY_FILE),
+        runs=f"{STUDY_DIR}/runs.csv",
+        data=expand(f"{STUDY_DIR}/data/{{task}}", task=STUDY.tasks),
+    output:
+        expand(f"{STUDY_DIR}/tables/finetuning.{{ending}}", ending=["csv", "md", "tex"]),
+    log:
+        f"{STUDY_DIR}/logs/tables.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/tables.tsv"
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        shown=STUDY.shown(),
+    shell:
+        "python -m acl_bert tables" " --config {input.config:q}" " > {log:q} 2>&1"
+
+
+rule figures:
+    """Draw the figures, every seed visible."""
+    input:
+        config=ancient(STUDY_FILE),
+        runs=f"{STUDY_DIR}/runs.csv",
+        data=expand(f"{STUDY_DIR}/data/{{task}}", task=STUDY.tasks),
+    output:
+        expand(f"{STUDY_DIR}/figures/finetuning.{{ending}}", ending=["png", "pdf"]),
+    log:
+        f"{STUDY_DIR}/logs/figures.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/figures.tsv"
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        shown=STUDY.shown(),
+    shell:
+        "python -m acl_bert figures" " --config {input.config:q}" " > {log:q} 2>&1"

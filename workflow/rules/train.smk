@@ -1,0 +1,123 @@
+# REQUIRED INPUTS
+#   results/<study>/tokens/<task>/<encoder>/     from data.smk
+# OUTPUTS
+#   results/<study>/tracking.txt                 where the study's MLflow store is
+#   results/<study>/tuning/<task>/<encoder>/<method>/lambda.json     the chosen λ, and its scores
+#   results/<study>/runs/<task>/<encoder>/<method>/seed-<n>/         the files of a run
+#
+# Every run is mirrored into MLflow while it trains. The store is created by a rule of its own:
+# several processes that open an absent SQLite store at once would ruin it. It is no output itself,
+# since it changes with every run.
+
+
+rule init_tracking:
+    """Create the study's MLflow store and experiment."""
+    input:
+        config=ancient(STUDY_FILE),
+    output:
+        f"{STUDY_DIR}/tracking.txt",
+    log:
+        f"{STUDY_DIR}/logs/init_tracking.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/init_tracking.tsv"
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        tracking=STUDY.tracking.model_dump_json(),
+    shell:
+        "python -m acl_bert init-tracking"
+        " --config {input.config:q}"
+        " --marker {output:q}"
+        " > {log:q} 2>&1"
+
+
+rule finetune:
+    """Train and score one model."""
+    input:
+        config=ancient(STUDY_FILE),
+        tracking=ancient(f"{STUDY_DIR}/tracking.txt"),
+        tokens=f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}",
+        weight=chosen_lambda,
+    output:
+        RUN_FILES,
+    log:
+        f"{STUDY_DIR}/logs/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
+    conda:
+        "../../environment.yml"
+    threads: STUDY.training.threads
+    resources:
+        gpu=GPU,
+    params:
+        settings=run_settings,
+    shell:
+        "python -m acl_bert finetune"
+        " --config {input.config:q}"
+        " --task {wildcards.task:q}"
+        " --encoder {wildcards.encoder:q}"
+        " --method {wildcards.method:q}"
+        " --seed {wildcards.seed}"
+        " > {log:q} 2>&1"
+
+
+rule tuning_run:
+    """Train one model of the λ grid, with a tuning seed; only its selection score is used."""
+    input:
+        config=ancient(STUDY_FILE),
+        tracking=ancient(f"{STUDY_DIR}/tracking.txt"),
+        tokens=f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}",
+    output:
+        f"{TUNING_DIR}/lambda-{{weight}}/seed-{{seed}}/metrics.json",
+    log:
+        f"{STUDY_DIR}/logs/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.tsv"
+    conda:
+        "../../environment.yml"
+    threads: STUDY.training.threads
+    resources:
+        gpu=GPU,
+    params:
+        settings=run_settings,
+    shell:
+        "python -m acl_bert finetune"
+        " --config {input.config:q}"
+        " --task {wildcards.task:q}"
+        " --encoder {wildcards.encoder:q}"
+        " --method {wildcards.method:q}"
+        " --seed {wildcards.seed}"
+        " --lambda {wildcards.weight}"
+        " --tuning"
+        " > {log:q} 2>&1"
+
+
+rule choose_lambda:
+    """Choose λ by the mean selection score over the tuning seeds."""
+    input:
+        config=ancient(STUDY_FILE),
+        runs=expand(
+            f"{TUNING_DIR}/lambda-{{weight}}/seed-{{seed}}/metrics.json",
+            weight=STUDY.tuning.lambdas,
+            seed=STUDY.tuning.seeds,
+            allow_missing=True,
+        ),
+    output:
+        f"{TUNING_DIR}/lambda.json",
+    log:
+        f"{STUDY_DIR}/logs/choose_lambda/{{task}}.{{encoder}}.{{method}}.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/choose_lambda/{{task}}.{{encoder}}.{{method}}.tsv"
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        tuning=STUDY.tuning.model_dump_json(),
+    shell:
+        "python -m acl_bert choose-lambda"
+        " --config {input.config:q}"
+        " --task {wildcards.task:q}"
+        " --encoder {wildcards.encoder:q}"
+        " --method {wildcards.method:q}"
+        " > {log:q} 2>&1"
