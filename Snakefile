@@ -1,7 +1,7 @@
 # The whole study, from raw rows to tables and figures: `snakemake --configfile config/demo.yaml`.
 #
 # A study file replaces the default one; it is not merged into it.
-if "name" not in config:
+if not workflow.overwrite_configfiles:
 
     configfile: "config/demo.yaml"
 

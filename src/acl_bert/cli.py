@@ -70,7 +70,7 @@ def finetune(args: argparse.Namespace) -> None:
     if args.tuning:
         if weight is None:
             raise InputError("--tuning needs the --lambda that is tried")
-        target = tuning_path(folder, *cell) / f"lambda-{weight:g}" / f"seed-{args.seed}"
+        target = tuning_path(folder, *cell) / f"lambda-{weight}" / f"seed-{args.seed}"
     elif weight is None and study.is_tuned(args.method):
         choice = tuning_path(folder, *cell) / "lambda.json"
         if not choice.is_file():
@@ -169,10 +169,24 @@ def mirror(args: argparse.Namespace) -> None:
 
 def ui(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.tracking.store import serve
+    from acl_bert.tracking.store import StoreError
+    from acl_bert.tracking.ui import serve
 
     study = load_study(args.config)
-    serve(study.tracking.uri, args.results / study.name, args.port)
+    try:
+        serve(study.tracking.uri, args.results / study.name, args.port)
+    except StoreError as error:
+        raise InputError(f"{error}; run the study first") from None
+
+
+def where(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+
+    folder = args.results / load_study(args.config).name
+    for name in ("tables", "figures"):
+        for path in sorted((folder / name).iterdir()) if (folder / name).is_dir() else []:
+            print(path)
+    print(f"All runs: {folder / 'runs.csv'}; in MLflow: make ui CONFIG={args.config}")
 
 
 def collect(args: argparse.Namespace) -> None:
@@ -263,6 +277,7 @@ def build_parser() -> argparse.ArgumentParser:
     follower.add_argument("--work", type=Path, required=True, help="the run's work folder")
     follower.add_argument("--run", type=Path, required=True, help="where it will be published")
     follower.add_argument("--parent", type=int, required=True, help="process id of the training")
+    verb(where, "say where a study's tables and figures are")
     verb(ui, "serve MLflow's pages of the study").add_argument(
         "--port", type=int, default=5000, help="on loopback (%(default)s)"
     )

@@ -36,7 +36,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; it replaces `path` when the block ends without an error."""
+    """Yield an empty folder beside `path`; it replaces `path` when the block ends without error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     aside.chmod(0o755)

@@ -119,7 +119,7 @@ def test_is_the_formula(name: str, temperature: float, normalize: bool, reductio
         "normalize": normalize,
         "reduction": reduction,
     }
-    for n, k in [(1, 3), (2, 1), (7, 2), (9, 4)]:
+    for n, k in [(1, 3), (7, 2), (8, 4)]:
         batch = random_batch(n, k, seed=n)
         expected = in_loops(name, batch, **options)
         loss = LOSSES[name](batch, **options)
@@ -184,9 +184,7 @@ def test_gradcheck(name: str, normalize: bool, reduction: str) -> None:
 
 @pytest.mark.parametrize("labels", [[], [2], [0, 1, 2]], ids=["empty", "batch of one", "all apart"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_no_positive_is_zero_and_still_goes_backward(
-    labels: list[int], reduction: Reduction
-) -> None:
+def test_no_positive_is_zero_yet_goes_backward(labels: list[int], reduction: Reduction) -> None:
     h = torch.randn(len(labels), 4, requires_grad=True)
     y = torch.tensor(labels, dtype=torch.long)
     with torch.autograd.set_detect_anomaly(True):  # a NaN on the way is an error

@@ -54,6 +54,10 @@ def test_every_seed_is_a_point_and_the_mean_a_bar(study: Path) -> None:
     assert points(mrpc) == pytest.approx([81, 81, 82, 82, 83, 83])  # f1, the main metric
     means = [line.get_xdata()[0] for line in mrpc.lines if len(line.get_xdata()) == 2]
     assert means == pytest.approx([82, 82])
+    lanes = [tuple(line.get_ydata()) for line in mrpc.lines if len(line.get_xdata()) == 2]
+    heights = {float(y) for some in mrpc.collections for _, y in np.asarray(some.get_offsets())}
+    for (top, bottom), height in zip(sorted(lanes), sorted(heights), strict=True):
+        assert (top + bottom) / 2 == pytest.approx(height)  # each bar on its encoder's points
     assert points(rte) == []
     assert [label.get_text() for label in mrpc.get_yticklabels()] == ["CE", "ACL"]
     assert [text.get_text() for text in rte.texts] == ["no finished run"] * 4

@@ -18,6 +18,7 @@ from mlflow.entities import Run, ViewType
 from mlflow.tracking import MlflowClient
 from run_folders import append, finish_run, history_line, start_run
 
+from acl_bert.files import read_json, write_json
 from acl_bert.tracking.mirror import flatten, follow, mirror
 from acl_bert.tracking.store import initialise
 
@@ -135,6 +136,17 @@ def test_growth_appends_whole_new_rows_only(study: Path, sqlite: str) -> None:
     assert curve(sqlite, run_id, "step/loss") == [(n, 1 / n) for n in range(1, 5)]
 
 
+def test_a_setting_that_the_hash_leaves_out_may_change(study: Path, sqlite: str) -> None:
+    work = start_run(study)
+    run_id = mirror(work, sqlite, study.name)
+    config = read_json(work / "config.json")
+    config["method"] |= {"title": "another", "new": 1}
+    write_json(work / "config.json", config)
+    assert mirror(work, sqlite, study.name) == run_id
+    params = MlflowClient(sqlite).get_run(run_id).data.params
+    assert (params["method.title"], params["method.new"]) == ("acl", "1")
+
+
 def test_more_rows_than_one_call_may_carry(study: Path, sqlite: str) -> None:
     run_id = mirror(start_run(study, steps=300), sqlite, study.name)
     assert len(curve(sqlite, run_id, "step/angle")) == 300
@@ -164,6 +176,7 @@ def test_training_again_with_the_same_hash_starts_a_new_run(study: Path, sqlite:
     assert mirror(again, sqlite, study.name) == live
     # Nobody followed this one: its files alone tell that they are of a later training.
     third = mirror(finish_run(study, started="2026-03-03T00:00:00+00:00"), sqlite, study.name)
+    assert third != live
     assert [run.info.run_id for run in runs_of(sqlite, study)] == [third]
 
 

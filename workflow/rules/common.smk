@@ -1,4 +1,5 @@
 # What every stage needs: the checked study, the names in paths, and the parameters of a job.
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,7 @@ from acl_bert.errors import InputError
 from acl_bert.settings.study import load_study
 
 try:
-    STUDY = load_study(config)
+    STUDY = load_study(config, origin=", ".join(map(str, workflow.configfiles)))
 except InputError as error:
     raise WorkflowError(str(error))
 
@@ -39,7 +40,7 @@ wildcard_constraints:
     encoder="|".join(STUDY.encoders),
     method="|".join(STUDY.methods),
     seed=r"\d+",
-    weight=r"[0-9.]+",
+    weight=r"[0-9.e-]+",
 
 
 def run_folders():
@@ -59,7 +60,7 @@ def run_settings(wildcards):
     settings = STUDY.run_settings(
         wildcards.task, wildcards.encoder, wildcards.method, int(wildcards.seed), weight
     )
-    return settings.model_dump_json(by_alias=True)
+    return json.dumps(settings.determinants())
 
 
 def chosen_lambda(wildcards):

@@ -8,7 +8,7 @@
 
 
 rule study_config:
-    """Write the study, defaults and overrides included; the file every stage is given."""
+    """Write the study, overrides of the command line included; the file every stage is given."""
     output:
         STUDY_FILE,
     log:

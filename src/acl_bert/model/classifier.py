@@ -39,9 +39,9 @@ class Head(nn.Module):
 
     def represent(self, hidden_states: Tensor) -> Tensor:
         """(batch, length, hidden) → h, (batch, hidden), float32."""
-        # A head costs nothing beside the encoder, so it keeps float32 under autocast.
+        # A head costs nothing beside the encoder: it keeps its parameters' precision.
         with torch.autocast(hidden_states.device.type, enabled=False):
-            h = hidden_states[:, 0].float()
+            h = hidden_states[:, 0].to(self.classifier.weight.dtype)
             if self.pooler is not None:
                 h = torch.tanh(self.pooler(h))
             return self.dropout(h) if self.representation == "dropout" else h

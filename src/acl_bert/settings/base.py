@@ -3,20 +3,39 @@
 import copy
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, ValidationInfo, create_model, field_validator
 
 
 class Section(BaseModel):
     """A part of the study's config."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
+        frozen=True, extra="forbid", allow_inf_nan=False, serialize_by_alias=True
     )
 
+    # Numbers may come as text: YAML reads 2e-5 so, and Snakemake all that --config gives. But `yes`
+    # is no number, though Python takes True for 1.
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation in (int, float):
+            raise ValueError(f"should be a number (got {value})")
+        return value
 
-def patch_of(
-    section: type[BaseModel], without: tuple[str, ...] = (), **more: Any
-) -> type[Section]:
+
+class Patch(Section):
+    """Some keys of a section; one left out has the row's own value, so no default in the schema."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = handler(core_schema)
+        for key in handler.resolve_ref_schema(schema).get("properties", {}).values():
+            key.pop("default", None)
+        return schema
+
+
+def patch_of(section: type[BaseModel], without: tuple[str, ...] = (), **more: Any) -> type[Patch]:
     """A model with the same keys and types as `section`, every one of them optional.
 
     It lets a study override a few keys of a row and still have each checked, and documented in
@@ -33,7 +52,7 @@ def patch_of(
         optional = copy.copy(field)
         optional.default, optional.default_factory = None, None
         fields[name] = (annotation, optional)
-    return create_model(f"{section.__name__}Patch", __base__=Section, **fields, **more)
+    return create_model(f"{section.__name__}Patch", __base__=Patch, **fields, **more)
 
 
 def merge(base: dict[str, Any], patch: BaseModel | dict[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Literal, Self
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from acl_bert.settings.base import Section
 
@@ -46,6 +46,12 @@ class Method(Section):
         description="h: the pooler's output, the raw first token, or the pooler's after dropout",
     )
     gate: Gate = Gate()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.combination == "convex" and self.weight > 1:
+            raise ValueError(f"lambda: {self.weight:g} is above 1, where (1−λ)·CE is negative")
+        return self
 
     @property
     def ce_weight(self) -> float:

@@ -6,10 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from acl_bert.errors import InputError
 from acl_bert.files import canonical_hash
@@ -40,8 +48,8 @@ class Tuning(Section):
     """λ chosen per task, encoder and method on the selection split (paper.md, [?] table)."""
 
     enabled: bool = False
-    lambdas: tuple[float, ...] = Field((0.1, 0.3, 0.5, 0.7, 0.9), min_length=1)
-    seeds: tuple[int, ...] = Field(
+    lambdas: tuple[NonNegativeFloat, ...] = Field((0.1, 0.3, 0.5, 0.7, 0.9), min_length=1)
+    seeds: tuple[NonNegativeInt, ...] = Field(
         (101, 102), min_length=1, description="of the tuning runs, none of the study's own"
     )
 
@@ -64,11 +72,13 @@ class RunSettings(Section):
     method: Method
     training: Training
 
+    def determinants(self) -> dict[str, Any]:
+        """What changes the run's numbers: all but the name that tables give its method."""
+        return self.model_dump(by_alias=True, exclude={"method": {"title"}})
+
     def identity(self, tokens_fingerprint: str, encoder_fingerprint: str) -> str:
         """The run's hash: equal runs have it in common, whatever the study or machine."""
-        own = self.model_dump(by_alias=True)
-        del own["method"]["title"]
-        return canonical_hash([own, tokens_fingerprint, encoder_fingerprint])
+        return canonical_hash([self.determinants(), tokens_fingerprint, encoder_fingerprint])
 
 
 class Study(Section):
@@ -83,7 +93,7 @@ class Study(Section):
     methods: dict[FolderName, MethodPatch] = Field(  # type: ignore[valid-type]
         min_length=1, description="method id: keys that differ from the row of methods.yaml"
     )
-    seeds: tuple[int, ...] = Field(min_length=1)
+    seeds: tuple[NonNegativeInt, ...] = Field(min_length=1)
     selection: Selection = Selection()
     training: Training = Training()
     tuning: Tuning = Tuning()
@@ -92,8 +102,13 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds: {list(self.seeds)} names a seed twice")
+        for place, given in (
+            ("seeds", self.seeds),
+            ("tuning.seeds", self.tuning.seeds),
+            ("tuning.lambdas", self.tuning.lambdas),
+        ):
+            if len(set(given)) != len(given):
+                raise ValueError(f"{place}: {list(given)} names one of them twice")
         if self.tuning.enabled and (shared := set(self.tuning.seeds) & set(self.seeds)):
             raise ValueError(f"tuning.seeds: {sorted(shared)} are seeds of the study too")
         return self
@@ -114,13 +129,20 @@ class Study(Section):
             if like not in known and "like" in _written(patch):
                 raise InputError(f"methods.{name}.like: {_unknown(like, known)}")
             base = known[like].model_dump(by_alias=True) if like in known else {}
+            if like != name and base:
+                base["title"] = name
             try:
                 rows[name] = Method.model_validate(merge(base, _written(patch, without=("like",))))
             except ValidationError as error:
+                if name in known or "title" in _written(patch) or "like" in _written(patch):
+                    raise _explain(error, f"methods.{name}") from None
                 raise InputError(
-                    f"methods.{name}: {_unknown(name, known)}; or give the row a title of its own, "
-                    f"or like: <a known method> ({error.error_count()} keys are missing)"
+                    f"methods.{name}: a row of your own needs a title, or `like: <known method>`; "
+                    f"{_nearest(name, known)}"
                 ) from None
+        titles = [row.title for row in rows.values()]
+        if twice := sorted({title for title in titles if titles.count(title) > 1}):
+            raise InputError(f"methods: {twice} is the title of two; give each its own")
         return rows
 
     def task_spec(self, name: str) -> TaskSpec:
@@ -134,16 +156,23 @@ class Study(Section):
             raise InputError(f"study {self.name}, {kind}: {_unknown(name, known)}")
         return known[name]
 
+    def method_row(self, name: str, weight: float | None = None) -> Method:
+        """The method's row, with another λ where a weight is given."""
+        row = self._named("methods", self.method_rows, name)
+        if weight is None:
+            return row
+        return Method.model_validate(row.model_dump(by_alias=True) | {"lambda": weight})
+
     def training_of(self, task: str) -> Training:
         """The study's training keys under those of the task."""
-        patch = self.tasks[task].training  # type: ignore[attr-defined]
+        patch = self._named("tasks", self.tasks, task).training
         return Training.model_validate(merge(self.training.model_dump(), patch))
 
     def is_tuned(self, method: str) -> bool:
         """Whether λ is chosen on the selection split; a λ written in the study stays as it is."""
         return (
             self.tuning.enabled
-            and self.method_rows[method].contrastive != "none"
+            and self.method_row(method).contrastive != "none"
             and "lambda" not in _written(self.methods[method])
         )
 
@@ -172,9 +201,6 @@ class Study(Section):
         self, task: str, encoder: str, method: str, seed: int, weight: float | None = None
     ) -> RunSettings:
         """What one run is made of; `weight` replaces the method's λ (a tuned or tuning run's)."""
-        row = self._named("methods", self.method_rows, method)
-        if weight is not None:
-            row = Method.model_validate(row.model_dump(by_alias=True) | {"lambda": weight})
         self.encoder(encoder)
         return RunSettings(
             task=task,
@@ -182,7 +208,7 @@ class Study(Section):
             method_id=method,
             seed=seed,
             selection_metric=self.task_spec(task).selection_metric,
-            method=row,
+            method=self.method_row(method, weight),
             training=self.training_of(task),
         )
 
@@ -192,22 +218,30 @@ def _written(patch: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     return {key: value for key, value in written.items() if key not in without}
 
 
-def _unknown(name: str, known: Any) -> str:
+def _nearest(name: str, known: Any) -> str:
     close = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(map(str, known))}"
-    return f"{name!r} is not known; {hint}"
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(map(str, known))}"
 
 
-def _keys_at(section: Any, place: tuple[Any, ...]) -> list[str]:
-    """The keys that the section at `place` of the config knows."""
+def _unknown(name: str, known: Any) -> str:
+    return f"{name!r} is not known; {_nearest(name, known)}"
+
+
+def _keys_at(place: tuple[Any, ...]) -> list[str]:
+    """The keys that the section at `place` of a study knows."""
+
+    def fields(section: Any) -> dict[str, Any]:
+        return {field.alias or name: field for name, field in section.model_fields.items()}
+
+    section: Any = Study
     for part in place:
-        fields = {field.alias or name: field for name, field in section.model_fields.items()}
-        if part in fields:
-            section = fields[part].annotation
-            if get_origin(section) is dict:
-                section = get_args(section)[1]
-        # otherwise `part` is the name of an entry of a mapping, whose section we stand on already
-    return [field.alias or name for name, field in section.model_fields.items()]
+        if get_origin(section) is dict:  # `part` is the name of an entry
+            section = get_args(section)[1]
+        else:
+            section = fields(section)[part].annotation
+        if get_origin(section) is UnionType:  # a section that may be left empty
+            section = get_args(section)[0]
+    return list(fields(section))
 
 
 def _explain(error: ValidationError, origin: str) -> InputError:
@@ -215,22 +249,26 @@ def _explain(error: ValidationError, origin: str) -> InputError:
     for fault in error.errors():
         place = tuple(part for part in fault["loc"] if part != "[key]")
         name = ".".join(map(str, place))
+        given = fault["input"]
         if fault["type"] == "extra_forbidden":
-            what = f"unknown key; {_unknown(str(place[-1]), _keys_at(Study, place[:-1])).split('; ')[1]}"
+            what = f"unknown key; {_nearest(str(place[-1]), _keys_at(place[:-1]))}"
         elif fault["type"] == "missing":
             what = "is missing"
+        elif fault["type"] == "value_error":
+            what = fault["msg"].removeprefix("Value error, ")
+        elif fault["type"] in ("model_type", "dict_type"):
+            what = f"should be a mapping of keys, {{}} for none (got {given!r})"
         else:
-            what = f"{fault['msg'].removeprefix('Value error, ')} (got {fault['input']!r})"
+            what = f"{fault['msg']} (got {given!r})"
         lines.append(f"{origin}: {name + ': ' if name else ''}{what}")
     return InputError("\n".join(lines))
 
 
-def load_study(config: Path | Mapping[str, Any]) -> Study:
-    """The study in a YAML file, or in a mapping already read; every fault in it at once.
+def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Study:
+    """The study in a YAML file, or in a mapping already read from `origin`; every fault at once.
 
     Raises InputError naming file, key, fault and the nearest valid key.
     """
-    origin = "config"
     if isinstance(config, Path):
         origin = str(config)
         try:
@@ -246,6 +284,9 @@ def load_study(config: Path | Mapping[str, Any]) -> Study:
         _ = study.task_specs, study.method_rows  # their rows are checked here, not at first use
         for task in study.tasks:
             study.training_of(task)
+        for method in filter(study.is_tuned, study.methods):
+            for weight in study.tuning.lambdas:
+                study.method_row(method, weight)
     except ValidationError as error:
         raise _explain(error, origin) from None
     except InputError as error:

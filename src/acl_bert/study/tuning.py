@@ -18,10 +18,10 @@ def choose_lambda(
     seeds = tuple(seeds)
     scores = {
         weight: statistics.fmean(
-            RunFolder(folder / f"lambda-{weight:g}" / f"seed-{seed}").metrics()["selection"]["value"]
+            RunFolder(folder / f"lambda-{weight}" / f"seed-{seed}").metrics()["selection"]["value"]
             for seed in seeds
         )
         for weight in sorted(lambdas)
     }
     best = max(scores, key=lambda weight: scores[weight])  # max() takes the first of equals
-    return {"lambda": best, "seeds": seeds, "scores": {f"{w:g}": s for w, s in scores.items()}}
+    return {"lambda": best, "seeds": seeds, "scores": {str(w): s for w, s in scores.items()}}

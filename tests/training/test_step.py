@@ -1,0 +1,195 @@
+"""The gate inside a training step: which gradients end up on the parameters."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from acl_bert.model.classifier import EncoderClassifier, build_classifier
+from acl_bert.settings.method import Method, method_rows
+from acl_bert.tasks.tokens import TokenStore
+from acl_bert.training import step as step_module
+from acl_bert.training.batches import load_batch
+from acl_bert.training.step import contrastive_loss, training_step
+
+SCOPES = ["encoder", "last_layer", "representation"]
+
+
+@pytest.fixture
+def batch(tiny_task: Path) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    split = TokenStore(tiny_task).split("train")
+    import numpy as np
+
+    return load_batch(split, np.arange(16), torch.device("cpu"))
+
+
+@pytest.fixture
+def model(tiny_encoder: Path) -> EncoderClassifier:
+    torch.manual_seed(3)
+    return build_classifier(str(tiny_encoder), None, ["no", "yes"], "pooler").train()
+
+
+def acl(**changes: Any) -> Method:
+    row = method_rows()["acl"].model_dump(by_alias=True)
+    row["gate"] |= {key: changes.pop(key) for key in ("mode", "scope", "threshold") if key in changes}
+    return Method.model_validate(row | changes)
+
+
+def gradients(
+    model: EncoderClassifier, batch: Any, method: Method, **more: Any
+) -> tuple[dict[str, torch.Tensor], Any]:
+    """The gradients that one step leaves, dropout drawn from the same state each time."""
+    model = copy.deepcopy(model)
+    torch.manual_seed(11)
+    record = training_step(model, *batch, method, **more)
+    return {
+        name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None
+    }, record
+
+
+def separate(model: EncoderClassifier, batch: Any, method: Method) -> tuple[Any, Any]:
+    """g_CE and g_ACL of every parameter, each from a forward and a backward pass of its own."""
+    found = []
+    for which in ("ce", "contrastive"):
+        own = copy.deepcopy(model)
+        torch.manual_seed(11)
+        inputs, labels = batch
+        h = own.represent(**inputs)
+        logits = own.head.classify(h)
+        loss = (
+            cross_entropy(logits, labels)
+            if which == "ce"
+            else contrastive_loss(method, h, labels, own.label_embeddings)
+        )
+        loss.backward()
+        found.append({n: p.grad for n, p in own.named_parameters() if p.grad is not None})
+    return tuple(found)
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[n], second[n]) for n in first)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("combination", ["additive", "convex"])
+def test_a_discarded_step_is_the_ce_step_bit_for_bit(
+    model: EncoderClassifier, batch: Any, scope: str, combination: str
+) -> None:
+    # 1e-6 degrees: no two gradients agree so closely, so every step is discarded.
+    method = acl(scope=scope, threshold=1e-6, combination=combination)
+    ours, record = gradients(model, batch, method)
+    ce, _ = gradients(model, batch, method_rows()["ce"])
+    assert record.gate.keep is False
+    assert torch.equal(record.loss, record.ce)
+    assert same(ours, ce)
+
+
+@pytest.mark.parametrize("scope", ["encoder", "last_layer"])
+def test_a_kept_step_is_the_sum_of_two_gradients_bit_for_bit(
+    model: EncoderClassifier, batch: Any, scope: str
+) -> None:
+    method = acl(scope=scope, threshold=180)
+    ours, record = gradients(model, batch, method)
+    g_ce, g_acl = separate(model, batch, method)
+    assert record.gate.keep is True
+    for name, gradient in ours.items():
+        parts = [g_ce.get(name), g_acl.get(name)]
+        if parts[0] is not None and parts[1] is not None:
+            expected = parts[0] + method.weight * parts[1]
+        else:
+            expected = parts[0] if parts[1] is None else method.weight * parts[1]
+        assert torch.equal(gradient, expected), name
+
+
+def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
+    model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """h and the classifier get g_CE + λ g_ACL bit for bit; the encoder is passed once."""
+    method = acl(scope="representation", threshold=180)
+    seen: list[torch.Tensor] = []
+    represent = EncoderClassifier.represent
+
+    def watched(self: EncoderClassifier, **inputs: torch.Tensor) -> torch.Tensor:
+        h = represent(self, **inputs)
+        h.register_hook(lambda g: seen.append(g.clone()))
+        return h
+
+    monkeypatch.setattr(EncoderClassifier, "represent", watched)
+    ours, _ = gradients(model, batch, method)
+    (at_h,) = seen
+    seen.clear()
+    g_ce, g_acl = separate(model, batch, method)
+    assert torch.equal(at_h, seen[0] + method.weight * seen[1])
+    for name in ("head.classifier.weight",):
+        assert torch.equal(ours[name], g_ce[name] + method.weight * g_acl[name])
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("combination", ["additive", "convex"])
+@pytest.mark.parametrize("representation", ["pooler", "first_token", "dropout"])
+def test_a_kept_step_is_the_joint_backward(
+    tiny_encoder: Path, batch: Any, scope: str, combination: str, representation: str
+) -> None:
+    torch.manual_seed(3)
+    model = build_classifier(str(tiny_encoder), None, ["no", "yes"], representation)
+    model = model.double().train()
+    method = acl(
+        scope=scope, threshold=180, combination=combination, representation=representation
+    )
+    ours, _ = gradients(model, batch, method)
+    joint, _ = gradients(model, batch, acl(mode="off", combination=combination))
+    assert ours.keys() == joint.keys()
+    for name in ours:
+        torch.testing.assert_close(ours[name], joint[name], rtol=0, atol=1e-10)
+
+
+def test_observe_records_the_angle_and_keeps_the_term(model: EncoderClassifier, batch: Any) -> None:
+    observed, seen = gradients(model, batch, acl(mode="observe", threshold=1e-6))
+    kept, _ = gradients(model, batch, acl(threshold=180))
+    assert seen.gate.keep is False and seen.gate.angle is not None
+    assert not torch.equal(seen.loss, seen.ce)
+    assert same(observed, kept)
+
+
+def test_the_scope_decides_which_parameters_are_compared(
+    model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: dict[str, int] = {}
+    decide = step_module.gate_decision
+
+    def watched(g_ce: Any, g_contrastive: Any, threshold: float) -> Any:
+        sizes[scope] = sum(g.numel() for g in g_ce if g is not None)
+        return decide(g_ce, g_contrastive, threshold)
+
+    monkeypatch.setattr(step_module, "gate_decision", watched)
+    for scope in SCOPES:
+        training_step(copy.deepcopy(model), *batch, acl(scope=scope))
+    assert sizes["encoder"] == sum(p.numel() for p in model.encoder.parameters())
+    assert sizes["last_layer"] == sum(p.numel() for p in model.last_layer().parameters())
+    assert sizes["representation"] == 16 * 32
+
+
+@pytest.mark.parametrize("method", [method_rows()["ce"], acl(threshold=180), acl(scope="representation")])
+def test_micro_batches_add_up(model: EncoderClassifier, batch: Any, method: Method) -> None:
+    model.eval()  # without dropout, so that the same batch twice is the same
+    whole, _ = gradients(model, batch, method)
+    own = copy.deepcopy(model)
+    for _ in range(2):
+        training_step(own, *batch, method, share=0.5)
+    for name, parameter in own.named_parameters():
+        if name in whole:
+            torch.testing.assert_close(parameter.grad, whole[name], rtol=1e-5, atol=1e-8)
+
+
+def test_bf16_autocast_leaves_float32_gradients_and_losses(
+    model: EncoderClassifier, batch: Any
+) -> None:
+    ours, record = gradients(model, batch, acl(threshold=180), precision="bf16")
+    assert record.loss.dtype == record.ce.dtype == torch.float32
+    assert {g.dtype for g in ours.values()} == {torch.float32}
+    exact, _ = gradients(model, batch, acl(threshold=180))
+    weight = "encoder.encoder.layer.1.output.dense.weight"
+    torch.testing.assert_close(ours[weight], exact[weight], rtol=0.2, atol=5e-3)
