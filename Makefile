@@ -66,7 +66,7 @@ schema: $(READY) ## regenerate the config's JSON schema
 lock: ## regenerate requirements.lock from pyproject.toml
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/pip install --quiet ".[study,demo,dev]"
-	.lock/bin/pip freeze --exclude acl-bert | grep -v '^nvidia-\|^triton' | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+	.lock/bin/pip freeze --all --exclude pip --exclude acl-bert | grep -v '^nvidia-\|^triton\|^cuda-' | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
 	rm -rf .lock
 
 clean: ## remove the environment, not the results

@@ -17,7 +17,7 @@ import numpy as np
 import rows
 import starting
 import torch
-from bench_setup import HEADER, Row, Setup, in_turns, ratio_row, spread
+from measuring import HEADER, Figures, Row, Setup, in_turns, ratio_row, spread
 from steps import (
     CE,
     TransformersTrainer,
@@ -41,17 +41,13 @@ def against_trainer(setup: Setup) -> list[Row]:
         return [Row("CE training / Trainer", "not measured: `pip install accelerate`", met=False)]
     ours, theirs = build_ours(setup), TransformersTrainer(setup)
 
-    def compare(where: np.ndarray, count: int, **strategies: str) -> dict[str, list[float]]:
-        return in_turns(
-            {
-                **{
-                    name: lambda n, strategy=strategy: theirs.train(strategy, where, count, n)
-                    for name, strategy in strategies.items()
-                },
-                "ours": lambda n: train_ours(setup, ours, where, count, n),
-            },
-            setup.rounds,
-        )
+    def compare(where: np.ndarray, count: int, **strategies: str) -> Figures:
+        def trainer(strategy: str) -> Callable[[int], float]:
+            return lambda number: theirs.train(strategy, where, count, number)
+
+        contenders = {name: trainer(strategy) for name, strategy in strategies.items()}
+        contenders["ours"] = lambda number: train_ours(setup, ours, where, count, number)
+        return in_turns(contenders, setup.rounds)
 
     unit, width = "tokens/s", setup.training.max_length
     everything = np.arange(len(setup.rows))
@@ -212,7 +208,8 @@ def _machine(setup: Setup) -> str:
     ]
     return (
         f"{hardware.describe_device(setup.device)}, {os.cpu_count()} cores, "
-        f"{setup.training.threads} threads, {setup.precision}, load {os.getloadavg()[0]:.1f} before; "
+        f"{setup.training.threads} threads, {setup.precision}, "
+        f"load {os.getloadavg()[0]:.1f} at the start; "
         f"Python {platform.python_version()}, {', '.join(packages)}; {setup.encoder}, "
         f"batches of {setup.training.batch_size}; {len(setup.rows):,} rows: {rows.SOURCE}."
     )

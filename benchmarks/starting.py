@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import rows
-from bench_setup import Setup
+from measuring import Setup
 
 from acl_bert.run_files import HISTORY
 

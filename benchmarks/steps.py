@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from bench_setup import Setup, spread
+from measuring import Setup, spread
 from torch import Tensor, nn
 
 from acl_bert.model.classifier import EncoderClassifier, build_classifier
@@ -21,8 +21,8 @@ LABELS = ["0", "1"]
 
 def build_ours(setup: Setup) -> EncoderClassifier:
     torch.manual_seed(0)
-    model = build_classifier(setup.encoder, None, LABELS, "pooler").to(setup.device)
-    return model.train()
+    model = build_classifier(setup.encoder, None, LABELS, "pooler")
+    return model.to(device=setup.device).train()
 
 
 def updater(
@@ -104,7 +104,9 @@ class TransformersTrainer:
             """Its own sampler's epoch, of which it takes a few batches as all contenders do."""
 
             def _get_train_sampler(self, train_dataset=None):  # type: ignore[no-untyped-def]
-                order = rows[list(super()._get_train_sampler(train_dataset))]
+                sampler = super()._get_train_sampler(train_dataset)
+                assert sampler is not None
+                order = rows[list(sampler)]
                 epoch = np.split(order, range(training.batch_size, len(order), training.batch_size))
                 chosen[:] = spread(epoch, setup, count, number)
                 place = {row: at for at, row in enumerate(rows)}

@@ -66,20 +66,20 @@ def finetune(args: argparse.Namespace) -> None:
     args.encoder = args.encoder or next(iter(study.encoders))
     cell = (args.task, args.encoder, args.method)
     encoder = study.encoder(args.encoder)
-    weight, target = args.weight, run_path(folder, *cell, args.seed)
+    settings = study.run_settings(*cell, args.seed, args.weight)
+    target = run_path(folder, *cell, args.seed)
     if args.tuning:
-        if weight is None:
+        if args.weight is None:
             raise InputError("--tuning needs the --lambda that is tried")
-        target = tuning_path(folder, *cell) / f"lambda-{weight}" / f"seed-{args.seed}"
-    elif weight is None and study.is_tuned(args.method):
+        target = tuning_path(folder, *cell) / f"lambda-{args.weight}" / f"seed-{args.seed}"
+    elif args.weight is None and study.is_tuned(args.method):
         choice = tuning_path(folder, *cell) / "lambda.json"
         if not choice.is_file():
             raise InputError(
                 f"{choice}: no such file; λ of {args.method} is tuned in this study: run the "
                 "workflow up to the choice, or give --lambda"
             )
-        weight = read_json(choice)["lambda"]
-    settings = study.run_settings(*cell, args.seed, weight)
+        settings = study.run_settings(*cell, args.seed, read_json(choice)["lambda"])
     # The workflow has made these; a run started by hand makes what is missing.
     if not (data_path(folder, args.task) / "task.json").is_file():
         prepare(args)
@@ -113,7 +113,8 @@ def _followed(args: argparse.Namespace, study: Any, work: Path, target: Path) ->
         return
     command = [sys.executable, "-m", "acl_bert", "follow", "--config", str(args.config)]
     command += ["--results", str(args.results), "--work", str(work), "--run", str(target)]
-    follower = subprocess.Popen([*command, "--parent", str(os.getpid())])
+    # A session of its own: Ctrl-C is for the training, whose end the follower then records.
+    follower = subprocess.Popen([*command, "--parent", str(os.getpid())], start_new_session=True)
     yield  # after an error the follower sees this process end, and marks the run as failed
     try:
         follower.wait(timeout=60)
@@ -128,7 +129,9 @@ def choose_lambda(args: argparse.Namespace) -> None:
     from acl_bert.study.tuning import choose_lambda
 
     study = load_study(args.config)
-    folder = tuning_path(args.results / study.name, args.task, args.encoder, args.method)
+    cell = (args.task, args.encoder, args.method)
+    study.run_settings(*cell, study.tuning.seeds[0])  # refuses a name that the study has not
+    folder = tuning_path(args.results / study.name, *cell)
     choice = choose_lambda(folder, study.tuning.lambdas, study.tuning.seeds)
     write_json(folder / "lambda.json", choice)
 
@@ -146,24 +149,34 @@ def init_tracking(args: argparse.Namespace) -> None:
 def follow(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
     from acl_bert.tracking.mirror import follow
-    from acl_bert.tracking.store import initialise
+    from acl_bert.tracking.store import StoreError, connect, initialise, tracking_uri
 
     study = load_study(args.config)
-    uri = initialise(study.tracking.uri, args.results / study.name)
+    folder = args.results / study.name
+    uri = tracking_uri(study.tracking.uri, folder)
+    try:
+        connect(uri)
+    except StoreError:  # a run started by hand, before any workflow
+        initialise(study.tracking.uri, folder)
     follow(args.work, args.run, uri, study.name, args.parent)
 
 
 def mirror(args: argparse.Namespace) -> None:
+    from mlflow.exceptions import MlflowException
+
     from acl_bert.run_files import find_runs
     from acl_bert.settings.study import load_study
     from acl_bert.tracking.mirror import mirror
-    from acl_bert.tracking.store import initialise
+    from acl_bert.tracking.store import StoreError, initialise, not_mirrored
 
     study = load_study(args.config)
     folder = args.results / study.name
     uri = initialise(study.tracking.uri, folder)
     for run in find_runs(folder):
-        mirror(run.path, uri, study.name)
+        try:
+            mirror(run.path, uri, study.name)
+        except (StoreError, MlflowException) as error:
+            raise InputError(not_mirrored(uri, error)) from None
         print(run.path)
 
 

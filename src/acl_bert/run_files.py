@@ -24,6 +24,7 @@ HISTORY = "history.csv"
 EPOCHS = "epochs.csv"
 PREDICTIONS = "predictions.csv"
 MODEL = "model"
+TUNING = "tuning"
 
 PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, TIMINGS, METRICS)  # of every finished run
 
@@ -130,7 +131,15 @@ def run_path(study: Path, task: str, encoder: str, method: str, seed: int) -> Pa
 
 def tuning_path(study: Path, task: str, encoder: str, method: str) -> Path:
     """Where the runs lie that a λ is chosen from, `lambda-<λ>/seed-<n>`, and the choice."""
-    return study / "tuning" / task / encoder / method
+    return study / TUNING / task / encoder / method
+
+
+def variant_of(run_folder: Path) -> str | None:
+    """`lambda-<λ>` for the folder of a tuning run, None for that of a run of the study."""
+    match run_folder.parts:
+        case (*_, parent, _, _, _, variant, _) if parent == TUNING and "lambda-" in variant:
+            return variant
+    return None
 
 
 def work_path(study: Path, run_hash: str) -> Path:
@@ -196,6 +205,13 @@ class RunFolder:
     def history(self, start: int = 0) -> list[Row]:
         """Rows of `history.csv` from row `start` on (the first step is row 0); see `read_rows`."""
         return read_rows(self.history_path, start)
+
+    def steps(self) -> int:
+        """Complete rows of `history.csv`, without reading them."""
+        try:
+            return max(0, self.history_path.read_bytes().count(b"\n") - 1)
+        except FileNotFoundError:
+            return 0
 
     def epochs(self, start: int = 0) -> list[Row]:
         """Rows of `epochs.csv` from row `start` on; see `read_rows`."""

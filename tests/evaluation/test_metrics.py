@@ -12,7 +12,9 @@ def logits(*predictions: int, classes: int = 2) -> np.ndarray:
 
 def test_values_worked_out_by_hand() -> None:
     # tp 2, fn 1, fp 1, tn 1
-    values = score(logits(0, 1, 1, 1, 0), LABELS, ["accuracy", "f1", "accuracy_f1", "matthews"], "_x")
+    values = score(
+        logits(0, 1, 1, 1, 0), LABELS, ["accuracy", "f1", "accuracy_f1", "matthews"], "_x"
+    )
     assert values == pytest.approx(
         {
             "accuracy_x": 3 / 5,

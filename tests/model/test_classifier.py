@@ -51,7 +51,9 @@ def test_the_seed_draws_the_head_and_nothing_else(tiny_encoder: Path) -> None:
     first, again, other = (build(tiny_encoder, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.label_embeddings, again.label_embeddings)
     assert not torch.equal(first.label_embeddings, other.label_embeddings)
-    changed = [n for n, p in first.state_dict().items() if not torch.equal(p, other.state_dict()[n])]
+    changed = [
+        n for n, p in first.state_dict().items() if not torch.equal(p, other.state_dict()[n])
+    ]
     assert changed == ["head.classifier.weight"]
 
 

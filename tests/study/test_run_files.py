@@ -6,7 +6,14 @@ import pytest
 from run_folders import append, finish_run, history_line, start_run
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import METRICS, RunFolder, find_runs
+from acl_bert.run_files import (
+    METRICS,
+    RunFolder,
+    find_runs,
+    run_path,
+    tuning_path,
+    variant_of,
+)
 
 
 def test_a_torn_last_line_waits_for_the_next_call(tmp_path: Path) -> None:
@@ -61,3 +68,10 @@ def test_metrics_without_a_part_are_refused(tmp_path: Path) -> None:
 def test_the_hash_of_a_run_in_progress_is_its_folders_name(tmp_path: Path) -> None:
     assert RunFolder(start_run(tmp_path, run_hash="abc")).run_hash == "abc"
     assert RunFolder(finish_run(tmp_path, run_hash="abc")).run_hash == "abc"
+
+
+def test_the_variant_of_a_tuning_run_is_in_its_path() -> None:
+    tuned = tuning_path(Path("study"), "rte", "tiny", "acl") / "lambda-0.3" / "seed-101"
+    assert variant_of(tuned) == "lambda-0.3"
+    assert variant_of(run_path(Path("study"), "rte", "tiny", "lambda-0.3", 1)) is None
+    assert variant_of(Path("none")) is None

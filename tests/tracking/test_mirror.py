@@ -19,6 +19,7 @@ from mlflow.tracking import MlflowClient
 from run_folders import append, finish_run, history_line, start_run
 
 from acl_bert.files import read_json, write_json
+from acl_bert.run_files import tuning_path
 from acl_bert.tracking.mirror import flatten, follow, mirror
 from acl_bert.tracking.store import initialise
 
@@ -180,6 +181,34 @@ def test_training_again_with_the_same_hash_starts_a_new_run(study: Path, sqlite:
     assert [run.info.run_id for run in runs_of(sqlite, study)] == [third]
 
 
+def test_a_training_begun_again_does_not_keep_the_points_of_the_first(
+    study: Path, sqlite: str
+) -> None:
+    first = mirror(start_run(study, steps=3), sqlite, study.name)
+    second = mirror(start_run(study, steps=1), sqlite, study.name)
+    assert second != first
+    assert [run.info.run_id for run in runs_of(sqlite, study)] == [second]
+    assert curve(sqlite, second, "step/loss") == [(1, 1.0)]
+
+
+def test_tuning_runs_live_side_by_side(
+    study: Path, sqlite: str, training: subprocess.Popen[bytes]
+) -> None:
+    training.kill()
+    training.wait()
+    for weight in (0.1, 0.3, 0.1):
+        run_hash = f"{weight}".ljust(64, "0")
+        work = start_run(study, run_hash=run_hash, seed=101)
+        target = tuning_path(study, "rte", "tiny", "acl") / f"lambda-{weight}" / "seed-101"
+        follow(work, target, sqlite, study.name, training.pid)
+    mirror(finish_run(study, seed=101), sqlite, study.name)
+    assert sorted(run.info.run_name for run in runs_of(sqlite, study)) == [
+        "rte · acl · tiny · lambda-0.1 · seed 101",
+        "rte · acl · tiny · lambda-0.3 · seed 101",
+        "rte · acl · tiny · seed 101",
+    ]
+
+
 def test_duplicates_of_a_run_are_deleted(study: Path, sqlite: str) -> None:
     work = start_run(study)
     first = mirror(work, sqlite, study.name)
@@ -218,7 +247,7 @@ def training() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 15) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, "waited in vain"
@@ -245,7 +274,7 @@ def test_following_a_run_from_work_to_its_place(
         result = finish_run(aside, started="2026-02-02T00:00:00+00:00")
         result.rename(old)
         shutil.rmtree(work)
-        following.result(15)  # though the training process still lives
+        following.result(60)  # though the training process still lives
     assert "not mirrored" not in caplog.text
     (run,) = runs_of(sqlite, study)
     assert (run.info.run_id, run.info.status) == (live.info.run_id, "FINISHED")
@@ -284,9 +313,11 @@ def test_a_follower_ends_with_the_process_that_started_it(study: Path, sqlite: s
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    wait_until(lambda: bool(runs_of(sqlite, study)))
-    parent.kill()
-    parent.communicate()
+    try:
+        wait_until(lambda: bool(runs_of(sqlite, study)))
+    finally:
+        parent.kill()
+        parent.communicate()
     wait_until(lambda: [run.info.status for run in runs_of(sqlite, study)] == ["FAILED"])
 
 
@@ -300,7 +331,7 @@ def test_a_store_that_cannot_be_reached_is_one_warning(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acl_bert.tracking.mirror._watch", lambda pid: lambda: next(attempts))
         follow(work, tmp_path / "none", uri, "study", os.getpid(), interval=0.01)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60  # MLflow's own patience is minutes
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert uri in warnings[0].message and "\n" not in warnings[0].message
@@ -331,7 +362,7 @@ def server(tmp_path: Path) -> Iterator[str]:
             return False
 
     try:
-        wait_until(ready, seconds=90)
+        wait_until(ready, seconds=180)
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, 15)

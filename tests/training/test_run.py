@@ -46,7 +46,9 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def acl_run(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, tiny_task: Path) -> RunFolder:
+def acl_run(
+    tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, tiny_task: Path
+) -> RunFolder:
     return run(tmp_path_factory.mktemp("acl"), tiny_encoder, tiny_task, settings(), keep_model=True)
 
 
@@ -148,7 +150,9 @@ def test_the_best_epoch_is_scored_not_the_last(
 
     values = iter([0.9, 0.4, 0.9])  # the first of equals counts
     monkeypatch.setattr(
-        loop, "score", lambda logits, labels, metrics: {"accuracy": next(values), "f1": 0, "matthews": 0}
+        loop,
+        "score",
+        lambda logits, labels, metrics: {"accuracy": next(values), "f1": 0, "matthews": 0},
     )
     best = run(tmp_path / "three", tiny_encoder, tiny_task, settings("ce"))
     assert best.metrics()["selection"]["epoch"] == 1

@@ -34,7 +34,9 @@ def model(tiny_encoder: Path) -> EncoderClassifier:
 
 def acl(**changes: Any) -> Method:
     row = method_rows()["acl"].model_dump(by_alias=True)
-    row["gate"] |= {key: changes.pop(key) for key in ("mode", "scope", "threshold") if key in changes}
+    row["gate"] |= {
+        key: changes.pop(key) for key in ("mode", "scope", "threshold") if key in changes
+    }
     return Method.model_validate(row | changes)
 
 
@@ -136,9 +138,7 @@ def test_a_kept_step_is_the_joint_backward(
     torch.manual_seed(3)
     model = build_classifier(str(tiny_encoder), None, ["no", "yes"], representation)
     model = model.double().train()
-    method = acl(
-        scope=scope, threshold=180, combination=combination, representation=representation
-    )
+    method = acl(scope=scope, threshold=180, combination=combination, representation=representation)
     ours, _ = gradients(model, batch, method)
     joint, _ = gradients(model, batch, acl(mode="off", combination=combination))
     assert ours.keys() == joint.keys()
@@ -172,7 +172,9 @@ def test_the_scope_decides_which_parameters_are_compared(
     assert sizes["representation"] == 16 * 32
 
 
-@pytest.mark.parametrize("method", [method_rows()["ce"], acl(threshold=180), acl(scope="representation")])
+@pytest.mark.parametrize(
+    "method", [method_rows()["ce"], acl(threshold=180), acl(scope="representation")]
+)
 def test_micro_batches_add_up(model: EncoderClassifier, batch: Any, method: Method) -> None:
     model.eval()  # without dropout, so that the same batch twice is the same
     whole, _ = gradients(model, batch, method)

@@ -1,5 +1,7 @@
 """A pre-trained encoder with a classifier on it, the model every method fine-tunes."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
@@ -61,14 +63,15 @@ class EncoderClassifier(PreTrainedModel):
 
     def __init__(self, config: ClassifierConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        inner = config.encoder
+        inner: Any = config.encoder
         self.encoder = AutoModel.from_config(inner) if encoder is None else encoder
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None  # the head has its own
         dropout = getattr(inner, "classifier_dropout", None)
-        if dropout is None:
+        if dropout is None:  # DistilBERT calls it otherwise
             dropout = getattr(inner, "hidden_dropout_prob", getattr(inner, "dropout", 0.1))
-        self.head = Head(inner.hidden_size, config.num_labels, dropout, config.representation)
+        classes = len(config.id2label or {})
+        self.head = Head(inner.hidden_size, classes, dropout, config.representation)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -121,8 +124,8 @@ def build_classifier(
         raise InputError(
             f"encoder {path!r}{f' at {revision}' if revision else ''} could not be loaded: {error}"
         ) from error
-    pooler = getattr(encoder, "pooler", None)
-    config = ClassifierConfig(
+    pooler: Any = getattr(encoder, "pooler", None)
+    config = ClassifierConfig(  # type: ignore[call-arg]
         encoder=encoder.config,
         attn_implementation=encoder.config._attn_implementation,  # else the encoder loses its own
         representation=representation,

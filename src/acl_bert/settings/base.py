@@ -62,6 +62,7 @@ def merge(base: dict[str, Any], patch: BaseModel | dict[str, Any]) -> dict[str, 
     merged = dict(base)
     for key, value in patch.items():
         below = merged.get(key)
-        deeper = isinstance(below, dict) and isinstance(value, dict)
-        merged[key] = merge(below, value) if deeper else value
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = merge(below, value)
+        merged[key] = value
     return merged

@@ -45,7 +45,7 @@ class Method(Section):
         "pooler",
         description="h: the pooler's output, the raw first token, or the pooler's after dropout",
     )
-    gate: Gate = Gate()
+    gate: Gate = Field(Gate(), description="ACL-Grad")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -32,8 +32,14 @@ FolderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._
 T = TypeVar("T")
 
 TrainingPatch = patch_of(Training)
-MethodPatch = patch_of(Method, like=(str, ""))
-TaskPatch = patch_of(TaskSpec, without=("id",), training=(TrainingPatch, TrainingPatch()))
+MethodPatch = patch_of(
+    Method, like=(str, Field("", description="the row to start from, where not that of its own id"))
+)
+TaskPatch = patch_of(
+    TaskSpec,
+    without=("id",),
+    training=(TrainingPatch, Field(TrainingPatch(), description="keys that differ for the task")),
+)
 
 
 class Encoder(Section):
@@ -47,15 +53,17 @@ class Encoder(Section):
 class Tuning(Section):
     """λ chosen per task, encoder and method on the selection split (paper.md, [?] table)."""
 
-    enabled: bool = False
-    lambdas: tuple[NonNegativeFloat, ...] = Field((0.1, 0.3, 0.5, 0.7, 0.9), min_length=1)
+    enabled: bool = Field(False, description="false: each method has the λ of its row")
+    lambdas: tuple[NonNegativeFloat, ...] = Field(
+        (0.1, 0.3, 0.5, 0.7, 0.9), min_length=1, description="the grid"
+    )
     seeds: tuple[NonNegativeInt, ...] = Field(
         (101, 102), min_length=1, description="of the tuning runs, none of the study's own"
     )
 
 
 class Tracking(Section):
-    enabled: bool = True
+    enabled: bool = Field(True, description="mirror every run into MLflow")
     uri: str | None = Field(
         None, description="an MLflow store or server; SQLite in the study's folder where empty"
     )
@@ -85,20 +93,26 @@ class Study(Section):
     """A whole study. `config/README.md` explains every key."""
 
     name: FolderName = Field(description="names the folder results/<name>")
-    source: Source = Field(description="where the rows of GLUE come from")
+    source: Source = Field(description="where the tasks' rows come from")
     tasks: dict[FolderName, TaskPatch] = Field(  # type: ignore[valid-type]
         min_length=1, description="task id: keys that differ from the registry's row"
     )
-    encoders: dict[FolderName, Encoder] = Field(min_length=1)
+    encoders: dict[FolderName, Encoder] = Field(
+        min_length=1, description="encoder's name in paths and tables: where it comes from"
+    )
     methods: dict[FolderName, MethodPatch] = Field(  # type: ignore[valid-type]
         min_length=1, description="method id: keys that differ from the row of methods.yaml"
     )
-    seeds: tuple[NonNegativeInt, ...] = Field(min_length=1)
-    selection: Selection = Selection()
-    training: Training = Training()
-    tuning: Tuning = Tuning()
-    tracking: Tracking = Tracking()
-    keep_models: Literal["all", "teachers", "none"] = "none"
+    seeds: tuple[NonNegativeInt, ...] = Field(
+        min_length=1, description="one run for each, with every task, encoder and method"
+    )
+    selection: Selection = Field(Selection(), description="rows that choose the epoch and λ")
+    training: Training = Field(Training(), description="how every run is trained")
+    tuning: Tuning = Field(Tuning(), description="whether and how λ is tuned")
+    tracking: Tracking = Field(Tracking(), description="the MLflow mirror")
+    keep_models: Literal["all", "teachers", "none"] = Field(
+        "none", description="which runs keep their weights, as safetensors"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -157,15 +171,18 @@ class Study(Section):
         return known[name]
 
     def method_row(self, name: str, weight: float | None = None) -> Method:
-        """The method's row, with another λ where a weight is given."""
+        """The method's row, with another λ where one is given. InputError where it has none such."""
         row = self._named("methods", self.method_rows, name)
         if weight is None:
             return row
-        return Method.model_validate(row.model_dump(by_alias=True) | {"lambda": weight})
+        try:
+            return Method.model_validate(row.model_dump(by_alias=True) | {"lambda": weight})
+        except ValidationError as error:
+            raise _explain(error, f"methods.{name}") from None
 
     def training_of(self, task: str) -> Training:
         """The study's training keys under those of the task."""
-        patch = self._named("tasks", self.tasks, task).training
+        patch = self._named("tasks", self.tasks, task).training  # type: ignore[attr-defined]
         return Training.model_validate(merge(self.training.model_dump(), patch))
 
     def is_tuned(self, method: str) -> bool:

@@ -8,14 +8,14 @@ from acl_bert.settings.base import Section
 
 
 class Training(Section):
-    epochs: int = Field(3, ge=1)
-    batch_size: int = Field(32, ge=1)
+    epochs: int = Field(3, ge=1, description="passes over train; the best one is kept")
+    batch_size: int = Field(32, ge=1, description="items of a micro-batch")
     accumulation: int = Field(
         1, ge=1,
         description="micro-batches per update; a contrastive batch is ONE micro-batch, and the "
         "gate decides on each",
     )  # fmt: skip
-    learning_rate: float = Field(2e-5, gt=0)
+    learning_rate: float = Field(2e-5, gt=0, description="of AdamW, at its peak")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the updates, linear")
     weight_decay: float = Field(0.01, ge=0, description="not on biases and LayerNorm")
     clip_norm: float = Field(1.0, gt=0, description="of all gradients together")
@@ -26,7 +26,9 @@ class Training(Section):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 autocast where the hardware is quick at it"
     )
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: a GPU if there is one"
+    )
     threads: int = Field(
         1, ge=1, description="CPU threads of a run; results are reproducible for a given number"
     )

@@ -8,9 +8,7 @@ from typing import Any
 from acl_bert.run_files import RunFolder
 
 
-def choose_lambda(
-    folder: Path, lambdas: Iterable[float], seeds: Iterable[int]
-) -> dict[str, Any]:
+def choose_lambda(folder: Path, lambdas: Iterable[float], seeds: Iterable[int]) -> dict[str, Any]:
     """The λ with the best mean selection score over the tuning seeds, the smaller of equals.
 
     `folder` holds the tuning runs, lambda-<λ>/seed-<n>. Raises InputError where one is missing.

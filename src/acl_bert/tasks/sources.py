@@ -5,17 +5,17 @@ InputError naming the place. A new source is a function of this kind and its lin
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from acl_bert.errors import InputError
+from acl_bert.errors import InputError, first_line
 from acl_bert.tasks import generator, tables
 from acl_bert.tasks.spec import Source, TaskSpec
 
-POSITION = "index"  # the row's place in its source split, from 0
 
-
-class Example(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Example:
     """One row: its position in the source split, one or two texts, the class id (None in test)."""
 
     index: int
@@ -67,9 +67,9 @@ def _check_count(spec: TaskSpec, source: Source, split: str, found: int) -> None
     if official is None or found == official or (spec.subset and found < official):
         return
     place = glue_path(spec, source, split) if source.kind == "glue" else f"{spec.id}, {split}"
-    remedy = "fetch it again"
+    remedy = f"fetch it again, or set tasks.{spec.id}.rows.{split} if it is another release"
     if found < official:
-        remedy += f", or say `subset: true` for tasks.{spec.id} if it is meant to be a subset"
+        remedy = f"fetch it again, or say `subset: true` for tasks.{spec.id} to use a part"
     raise InputError(f"{place}: {found} rows, officially {official}; {remedy}")
 
 
@@ -99,7 +99,7 @@ def read_hub(spec: TaskSpec, source: Source, split: str) -> list[Example]:
         rows = load_dataset(split=name, **options)
     except Exception as error:  # the hub's client raises a dozen unrelated kinds
         raise InputError(
-            f"{place}: cannot be read ({type(error).__name__}: {str(error).splitlines()[0][:200]}); "
+            f"{place}: cannot be read ({type(error).__name__}: {first_line(error)}); "
             "check the network and source.dataset and source.revision, or use local files "
             "with source.folder"
         ) from error

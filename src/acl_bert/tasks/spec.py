@@ -38,23 +38,24 @@ class Source(_Frozen):
     """Where the rows of a study's tasks come from."""
 
     kind: SourceKind = Field(
-        "hub",
+        default="hub",
         description="hub: the Hugging Face hub, or a local copy of the data set's repository; "
         "glue: a local folder in GLUE's TSV layout; files: the `files` of each task; "
         "generator: generated stand-in data.",
     )
     folder: str | None = Field(
-        None,
+        default=None,
         description="The local folder: of GLUE's TSV files (glue), of a copy of the hub's "
         "repository (hub), or the one that the tasks' relative paths start from (files).",
     )
-    dataset: str = Field("nyu-mll/glue", description="Hub id of the data set.")
+    dataset: str = Field(default="nyu-mll/glue", description="Hub id of the data set.")
     revision: str | None = Field(
-        "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
+        default="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
         description="Commit of the data set on the hub; null takes the newest.",
     )
     test: bool = Field(
-        False, description="Read the test split too, which has no labels in GLUE (hub, glue)."
+        default=False,
+        description="Read the test split too, which has no labels in GLUE (hub, glue).",
     )
 
 
@@ -62,13 +63,15 @@ class Selection(_Frozen):
     """On which rows the best epoch and λ are chosen (paper.md §2, row "protocol")."""
 
     split: Literal["held_out", "dev"] = Field(
-        "held_out",
+        default="held_out",
         description="held_out: rows held out of train; dev: the dev set itself, as older work did.",
     )
-    fraction: float = Field(0.1, gt=0, lt=1, description="Share of train that is held out.")
-    max_rows: PositiveInt = Field(2000, description="At most so many rows are held out.")
+    fraction: float = Field(default=0.1, gt=0, lt=1, description="Share of train that is held out.")
+    max_rows: PositiveInt = Field(default=2000, description="At most so many rows are held out.")
     seed: int = Field(
-        13, ge=0, description="Seed of the hold-out; not a training seed, so all runs share it."
+        default=13,
+        ge=0,
+        description="Seed of the hold-out; not a training seed, so all runs share it.",
     )
 
 
@@ -76,9 +79,10 @@ class Limit(_Frozen):
     """Fewer rows than the source has, drawn stratified and always the same ones."""
 
     train: PositiveInt | None = Field(
-        None, description="Rows taken from train, before the selection split is held out of them."
+        default=None,
+        description="Rows taken from train, before the selection split is held out of them.",
     )
-    dev: PositiveInt | None = Field(None, description="Rows taken from each dev set.")
+    dev: PositiveInt | None = Field(default=None, description="Rows taken from each dev set.")
 
 
 class HubLayout(_Frozen):
@@ -93,7 +97,7 @@ class GlueFile(_Frozen):
 
     name: str
     columns: list[str] = Field(min_length=1, description="All its columns, in order.")
-    header: bool = Field(True, description="Whether its first line names the columns.")
+    header: bool = Field(default=True, description="Whether its first line names the columns.")
 
 
 class GlueLayout(_Frozen):
@@ -101,8 +105,10 @@ class GlueLayout(_Frozen):
 
     folder: str
     files: dict[SplitName, GlueFile]
-    text: list[str] | None = Field(None, description="Text columns, where not those of the hub.")
-    label: str | None = Field(None, description="Label column, where not that of the hub.")
+    text: list[str] | None = Field(
+        default=None, description="Text columns, where not those of the hub."
+    )
+    label: str | None = Field(default=None, description="Label column, where not that of the hub.")
     quoting: Quoting = Field(
         "none", description="none: a quote is a character; csv: some fields are CSV-quoted."
     )
@@ -112,9 +118,9 @@ class Generate(_Frozen):
     """Which grammar a generated task comes from (generator.py), and its sizes."""
 
     grammar: Literal["acceptability", "paraphrase", "inference"]
-    train: PositiveInt = Field(448, description="Rows, the selection split included.")
-    dev: PositiveInt = Field(256, description="Rows of each dev set.")
-    seed: int = Field(7, ge=0)
+    train: PositiveInt = Field(default=448, description="Rows, the selection split included.")
+    dev: PositiveInt = Field(default=256, description="Rows of each dev set.")
+    seed: int = Field(default=7, ge=0)
 
 
 class TaskSpec(_Frozen):
@@ -128,7 +134,7 @@ class TaskSpec(_Frozen):
     text: list[str] = Field(
         min_length=1, max_length=2, description="One or two columns of text (hub, files)."
     )
-    label: str = Field("label", description="The label's column (hub, files).")
+    label: str = Field(default="label", description="The label's column (hub, files).")
     labels: list[Spelling] = Field(min_length=2, description="Label names; the index is the class.")
     values: dict[Spelling, Spelling] = Field(
         default_factory=dict,
@@ -144,7 +150,7 @@ class TaskSpec(_Frozen):
         default_factory=dict, description="Official sizes, checked for the sources hub and glue."
     )
     subset: bool = Field(
-        False,
+        default=False,
         description="Accept fewer rows than the official ones (and files named *.subset.tsv).",
     )
     limit: Limit = Limit()
@@ -156,7 +162,8 @@ class TaskSpec(_Frozen):
         "selection and test.",
     )
     quoting: Quoting | None = Field(
-        None, description="Of the `files` ending in .tsv, needed where a field starts with a quote."
+        default=None,
+        description="Of the `files` ending in .tsv, needed where a field starts with a quote.",
     )
     generate: Generate | None = None
 

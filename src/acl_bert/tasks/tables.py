@@ -66,8 +66,8 @@ def read_tabbed_quoted(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Fields between tabs, some of them CSV-quoted, as in QQP.
 
     A field is quoted if it starts with a quote and can be read to a closing quote, inner quotes
-    being doubled, that ends the field; it may then hold tabs and line feeds. Otherwise its quotes
-    are characters, so that a bare quote never swallows the rows behind it.
+    being doubled, that ends the field; it may then hold line feeds. Otherwise its quotes are
+    characters. It may not hold a tab: a bare quote would swallow whole rows up to the next one.
     """
     text = read_text(path)
     at, line = 0, 1
@@ -98,9 +98,10 @@ def _field_end(text: str, at: int) -> int:
 
 def _closing_quote(text: str, at: int) -> int | None:
     """Where the quoted field that opens at `at` closes; None if it is not one."""
+    limit = text.find("\t", at)
     end = at
     while True:
-        end = text.find('"', end + 1)
+        end = text.find('"', end + 1, limit if limit >= 0 else len(text))
         if end < 0:
             return None
         if text.startswith('"', end + 1):  # a doubled one

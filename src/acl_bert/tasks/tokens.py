@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from acl_bert.errors import InputError
+from acl_bert.errors import InputError, first_line
 from acl_bert.files import atomic_folder, read_json, to_json
 from acl_bert.tasks.prepare import read_split, read_task
 
@@ -76,7 +76,7 @@ def load_tokenizer(encoder_path: str, revision: str | None) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(encoder_path, revision=revision, use_fast=True)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{encoder_path}: no tokenizer can be loaded ({str(error).splitlines()[0][:200]}); "
+            f"{encoder_path}: no tokenizer can be loaded ({first_line(error)}); "
             "check the encoder's path and revision, and the network"
         ) from error
     if tokenizer.pad_token_id is None:
@@ -135,7 +135,7 @@ def _flat(rows: Sequence[Sequence[int]], dtype: type[np.generic]) -> np.ndarray:
 
 
 class Split:
-    """The rows of one split: `lengths` (tokens, n), `labels` (n, None if unlabelled), `index` (n)."""
+    """The n rows of a split: `lengths` (tokens), `labels` (None if unlabelled), `index`."""
 
     def __init__(self, folder: Path, pad_token_id: int) -> None:
         def load(name: str) -> np.ndarray | None:
@@ -156,6 +156,12 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """The labels of a split that has them: all but GLUE's test."""
+        assert self.labels is not None
+        return self.labels
 
     def batch(
         self, indices: Sequence[int] | np.ndarray, pad_to_multiple: int = 1

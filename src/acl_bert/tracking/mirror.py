@@ -1,8 +1,7 @@
 """A run's files in MLflow: can be called at any time, again and again, and adds only what is new.
 
-Files are the truth. Points that MLflow has are not written again, so a run that was killed and
-resumed on hardware that does not repeat its steps bit for bit keeps the first curve of the repeated
-steps; the artifact `history.csv` is exact.
+Files are the truth: where MLflow shows a training that the files no longer hold, its run is
+replaced.
 """
 
 import json
@@ -18,17 +17,7 @@ from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.tracking import MlflowClient
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import (
-    CONFIG,
-    EPOCHS,
-    HISTORY,
-    METRICS,
-    PREDICTIONS,
-    TIMINGS,
-    Row,
-    RunFolder,
-    Timings,
-)
+from acl_bert.run_files import CONFIG, PUBLISHED, Row, RunFolder, Timings, variant_of
 from acl_bert.tracking.store import StoreError, connect, not_mirrored
 
 # The mirror's own tags: whose files a run shows, and how many of their rows it has.
@@ -36,11 +25,8 @@ RUN_HASH = "acl.run_hash"
 STEPS = "acl.mirrored_steps"
 EPOCH_ROWS = "acl.mirrored_epochs"
 STARTED = "acl.started"
+VARIANT = "acl.variant"
 
-# What tells runs apart in a study; one live run each.
-IDENTITY = ("task", "encoder", "method", "seed")
-
-ARTIFACTS = (CONFIG, METRICS, HISTORY, EPOCHS, PREDICTIONS, TIMINGS)  # no second copy of the model
 PARAMETER_LENGTH = 500
 BATCH = 1000  # metrics in one call, MLflow's limit
 PARAMETERS = 100  # likewise
@@ -50,11 +36,12 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-def mirror(folder: Path, uri: str, experiment: str) -> str:
+def mirror(folder: Path, uri: str, experiment: str, variant: str | None = None) -> str:
     """Bring MLflow up to date with a run's folder, finished or not; returns MLflow's run id.
 
-    A run is found by its hash. Other live runs of its task, encoder, method and seed are deleted:
-    they are superseded. A finished MLflow run is replaced when the files are of a later training.
+    A run is found by its hash. Other live runs of its task, encoder, method, seed and `variant`
+    (which λ of the grid it tries, if it does) are deleted: they are superseded. So is a run of the
+    same hash when the files are of a later training.
     Raises StoreError (and whatever MLflow raises) when the store cannot be used.
     """
     client = connect(uri)
@@ -62,7 +49,7 @@ def mirror(folder: Path, uri: str, experiment: str) -> str:
     if place is None:
         raise StoreError(f"it has no experiment {experiment}; initialise it first")
     files = RunFolder(folder)
-    run = _find_or_create(client, place.experiment_id, files)
+    run = _find_or_create(client, place.experiment_id, files, variant)
     if run.info.status == "FINISHED":
         return str(run.info.run_id)
     if run.info.status != "RUNNING":
@@ -98,7 +85,7 @@ def follow(
         folder = run_folder if published else work_folder
         try:
             if (folder / CONFIG).is_file():
-                run_id = mirror(folder, uri, experiment)
+                run_id = mirror(folder, uri, experiment, variant_of(run_folder))
                 if not training and not RunFolder(folder).finished:
                     connect(uri).set_terminated(run_id, "FAILED")
         except Exception as error:  # whatever it is, it must not reach the training
@@ -146,7 +133,9 @@ def _search(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -
     )
 
 
-def _find_or_create(client: MlflowClient, experiment_id: str, folder: RunFolder) -> Run:
+def _find_or_create(
+    client: MlflowClient, experiment_id: str, folder: RunFolder, variant: str | None
+) -> Run:
     config = folder.config()
     identity = {
         "task": config["task"],
@@ -156,6 +145,8 @@ def _find_or_create(client: MlflowClient, experiment_id: str, folder: RunFolder)
     }
     kept = None
     for run in _search(client, experiment_id, identity):
+        if run.data.tags.get(VARIANT) != variant:
+            continue
         if kept is None and _is_mirror_of(run, folder):
             kept = run
         else:
@@ -163,9 +154,10 @@ def _find_or_create(client: MlflowClient, experiment_id: str, folder: RunFolder)
     if kept is not None:
         return kept
     tags = identity | {RUN_HASH: folder.run_hash} | _provenance(config)
-    name = " · ".join((identity["task"], identity["method"], identity["encoder"])) + (
-        f" · seed {identity['seed']}"
-    )
+    if variant:
+        tags[VARIANT] = variant
+    parts = (identity["task"], identity["method"], identity["encoder"], variant)
+    name = " · ".join(part for part in (*parts, f"seed {identity['seed']}") if part)
     start = _milliseconds(folder.timings()["started"]) if folder.finished else _now()
     return client.create_run(experiment_id, start, tags, name)
 
@@ -192,7 +184,7 @@ def _is_mirror_of(run: Run, folder: RunFolder) -> bool:
     if tags.get(RUN_HASH) != folder.run_hash:
         return False
     if run.info.status != "FINISHED":
-        return True
+        return int(tags.get(STEPS, "0")) <= folder.steps()
     return folder.finished and tags.get(STARTED) == folder.timings()["started"]
 
 
@@ -274,6 +266,6 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
         metrics=[Metric(name, value, end, 0) for name, value in finals.items()],
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
-    for name in ARTIFACTS:
+    for name in PUBLISHED:  # not the model: no second copy of it
         client.log_artifact(run_id, str(folder.path / name))
     client.set_terminated(run_id, "FINISHED", end)

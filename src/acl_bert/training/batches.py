@@ -43,8 +43,7 @@ def load_batch(
         name: torch.from_numpy(array).to(device, non_blocking=True)
         for name, array in split.batch(rows).items()
     }
-    assert split.labels is not None
-    return inputs, torch.from_numpy(split.labels[rows]).to(device, non_blocking=True)
+    return inputs, torch.from_numpy(split.targets[rows]).to(device, non_blocking=True)
 
 
 def updates(batches: list[np.ndarray], accumulation: int) -> Iterator[list[np.ndarray]]:

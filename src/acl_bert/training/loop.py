@@ -73,7 +73,7 @@ def train(
                 history.add(
                     epoch,
                     records,
-                    schedule.get_last_lr()[0],
+                    float(schedule.get_last_lr()[0]),
                     norm,
                     sum(int(rows.lengths[batch].sum()) for batch in group),
                 )
@@ -91,7 +91,7 @@ def train(
                     f"{loss} in epoch {epoch}; lower training.learning_rate or the method's lambda"
                 )
             logits = predict(model, selection, 2 * training.batch_size, precision)
-            scores = score(logits, selection.labels, tokens.task["metrics"])
+            scores = score(logits, selection.targets, tokens.task["metrics"])
             value = scores[settings.selection_metric]
             epochs.write([[epoch, history.step, loss, *scores.values()]])
             report(
@@ -114,7 +114,7 @@ def predict(model: EncoderClassifier, rows: Split, batch_size: int, precision: s
     """Logits of every row, float32, (rows, classes), in the rows' order."""
     model.eval()
     device = model.device
-    logits = np.empty((len(rows), model.config.num_labels), dtype=np.float32)
+    logits = np.empty((len(rows), len(model.label_embeddings)), dtype=np.float32)
     for batch in evaluation_batches(rows.lengths, batch_size):
         inputs, _ = load_batch(rows, batch, device)
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):

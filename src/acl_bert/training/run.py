@@ -76,7 +76,8 @@ def finetune(
         labels = tokens.task["labels"]
         model = build_classifier(
             encoder.path, encoder.revision, labels, settings.method.representation
-        ).to(device)
+        )
+        model.to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
     report(
         f"{settings.task} · {settings.method_id} · {settings.encoder} · seed {settings.seed} on "
         f"{hardware.describe_device(device)}, {precision}, {settings.training.threads} threads"
@@ -148,9 +149,9 @@ def evaluate(
     for name, suffix in tokens.task["dev_sets"].items():
         rows = tokens.split(name)
         logits = predict(model, rows, 2 * settings.training.batch_size, precision)
-        metrics |= score(logits, rows.labels, tokens.task["metrics"], suffix)
-        degenerate |= is_degenerate(logits, rows.labels)
-        columns = zip(rows.index, rows.labels, logits.argmax(axis=1), logits, strict=True)
+        metrics |= score(logits, rows.targets, tokens.task["metrics"], suffix)
+        degenerate |= is_degenerate(logits, rows.targets)
+        columns = zip(rows.index, rows.targets, logits.argmax(axis=1), logits, strict=True)
         lines += [[name, i, label, chosen, *row] for i, label, chosen, row in columns]
     write_csv(path, prediction_columns(len(tokens.task["labels"])), lines)
     return metrics, degenerate

@@ -26,14 +26,19 @@ class StepRecord:
 
 def contrastive_loss(method: Method, h: Tensor, labels: Tensor, label_embeddings: Tensor) -> Tensor:
     """The method's contrastive term over h, (batch, hidden)."""
-    common = {
-        "temperature": method.temperature,
-        "normalize": method.normalize,
-        "reduction": method.reduction,
-    }
     if method.contrastive == "scl":
-        return supervised_contrastive_loss(h, labels, **common)
-    return acl_embed_loss(h, labels, label_embeddings, anchors=method.anchors, **common)
+        return supervised_contrastive_loss(
+            h, labels, method.temperature, method.normalize, method.reduction
+        )
+    return acl_embed_loss(
+        h,
+        labels,
+        label_embeddings,
+        method.temperature,
+        method.normalize,
+        method.anchors,
+        method.reduction,
+    )
 
 
 def training_step(

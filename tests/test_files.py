@@ -1,0 +1,124 @@
+"""A file is the old one or the new one, whatever happens while it is written."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from acl_bert.files import (
+    atomic_file,
+    atomic_folder,
+    canonical_hash,
+    publish_folder,
+    read_json,
+    write_csv,
+    write_json,
+    write_text,
+)
+
+
+class Broken(Exception):
+    pass
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_whole_and_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.txt"
+    with atomic_file(path) as aside:
+        aside.write_text("half")
+        assert not path.exists()
+        aside.write_text("whole")
+    assert path.read_text() == "whole"
+    assert names(path.parent) == ["a.txt"]
+
+
+def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with pytest.raises(Broken), atomic_file(path) as aside:
+        aside.write_text("new")
+        raise Broken
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_an_error_leaves_no_file_where_none_was(tmp_path: Path) -> None:
+    with pytest.raises(Broken), atomic_file(tmp_path / "a.txt") as aside:
+        aside.write_text("new")
+        raise Broken
+    assert names(tmp_path) == []
+
+
+def test_rows_that_fail_midway_leave_the_old_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write_csv(path, ["n"], [[1]])
+
+    def rows() -> object:
+        yield [2]
+        raise Broken
+
+    with pytest.raises(Broken):
+        write_csv(path, ["n"], rows())  # type: ignore[arg-type]
+    assert path.read_bytes() == b"n\n1\n"
+    assert names(tmp_path) == ["a.csv"]
+
+
+def test_a_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    for name in ("old", "new"):
+        with atomic_folder(path) as aside:
+            (aside / "deep").mkdir()
+            (aside / "deep" / name).write_text(name)
+            assert not (path / "deep" / "new").exists()
+    assert names(path / "deep") == ["new"]
+    assert names(tmp_path) == ["data"]
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+def test_an_error_leaves_the_old_folder(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with atomic_folder(path) as aside:
+        (aside / "old").touch()
+    with pytest.raises(Broken), atomic_folder(path) as aside:
+        (aside / "new").touch()
+        raise Broken
+    assert names(path) == ["old"]
+    assert names(tmp_path) == ["data"]
+
+
+def test_a_folder_moves_to_a_place_that_is_not_there_yet(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a").write_text("a")
+    publish_folder(work, tmp_path / "runs" / "deep" / "seed-1")
+    assert (tmp_path / "runs" / "deep" / "seed-1" / "a").read_text() == "a"
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_json_is_refused_and_leaves_the_old_file(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"value": 1})
+    with pytest.raises(ValueError):
+        write_json(path, {"value": value})
+    with pytest.raises(ValueError):
+        canonical_hash({"value": value})
+    assert read_json(path) == {"value": 1}
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_json_is_for_readers(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"λ": 0.5})
+    assert (tmp_path / "a.json").read_text("utf-8") == '{\n  "λ": 0.5\n}\n'
+
+
+def test_a_hash_is_of_the_value_not_of_its_spelling() -> None:
+    value = {"a": [1, 2.5], "b": {"c": None, "d": True}}
+    turned = json.loads('{"b": {"d": true, "c": null}, "a": [1, 2.5]}')
+    assert canonical_hash(value) == canonical_hash(turned)
+    assert canonical_hash(value) != canonical_hash(value | {"a": [2.5, 1]})
+    assert len(canonical_hash(value)) == 64
