@@ -22,7 +22,7 @@ LABELS = ["0", "1"]
 def build_ours(setup: Setup) -> EncoderClassifier:
     torch.manual_seed(0)
     model = build_classifier(setup.encoder, None, LABELS, "pooler")
-    return model.to(device=setup.device).train()
+    return model.to(setup.device).train()  # type: ignore[arg-type]
 
 
 def updater(

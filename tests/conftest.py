@@ -1,4 +1,4 @@
-"""A small encoder with random weights, in the layout of a folder from the hub, and tokens for it."""
+"""A small encoder with random weights, in the hub's layout, and a task tokenised for it."""
 
 import os
 from collections.abc import Generator

@@ -67,7 +67,7 @@ class EncoderClassifier(PreTrainedModel):
         self.encoder = AutoModel.from_config(inner) if encoder is None else encoder
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None  # the head has its own
-        dropout = getattr(inner, "classifier_dropout", None)
+        dropout: Any = getattr(inner, "classifier_dropout", None)
         if dropout is None:  # DistilBERT calls it otherwise
             dropout = getattr(inner, "hidden_dropout_prob", getattr(inner, "dropout", 0.1))
         classes = len(config.id2label or {})

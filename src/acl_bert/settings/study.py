@@ -171,7 +171,7 @@ class Study(Section):
         return known[name]
 
     def method_row(self, name: str, weight: float | None = None) -> Method:
-        """The method's row, with another λ where one is given. InputError where it has none such."""
+        """The method's row, under another λ where one is given. InputError if unknown."""
         row = self._named("methods", self.method_rows, name)
         if weight is None:
             return row

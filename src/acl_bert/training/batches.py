@@ -30,7 +30,7 @@ def train_batches(
 
 
 def evaluation_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """All rows in batches of similar length, the longest first: memory runs out at once or never."""
+    """All rows in batches of similar length, the longest first: too little memory shows at once."""
     order = np.argsort(-lengths, kind="stable")
     return np.split(order, range(batch_size, len(order), batch_size))
 

