@@ -13,6 +13,13 @@ include: "workflow/rules/analyse.smk"
 include: "workflow/rules/targets.smk"
 
 
+# results/<study>/config.yaml, the study with what the command line changed: every stage is given it,
+# and has what it reads of it in its parameters. No rule makes it, since Snakemake does not compare
+# the parameters of a job while the job before it runs, be it joined through ancient() only.
+onstart:
+    write_study(STUDY, STUDY_FILE)
+
+
 rule all:
     """Tables and figures of the whole study."""
     default_target: True

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from measuring import Setup, spread
-from torch import Tensor, nn
+from torch import Tensor
 
 from acl_bert.model.classifier import EncoderClassifier, build_classifier
 from acl_bert.model.encoder import resolve_path
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.training.batches import load_batch, train_batches
-from acl_bert.training.optimiser import build_optimiser
+from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.step import training_step
 
 CE = method_rows()["ce"]
@@ -29,14 +29,11 @@ def updater(
     setup: Setup, model: EncoderClassifier, steps: int
 ) -> Callable[[dict[str, Tensor], Tensor, Method], None]:
     """A whole update as the training loop makes it, under a fresh optimiser."""
-    optimiser, schedule = build_optimiser(model, setup.training, steps)
+    optimiser = Optimiser(model, setup.training, steps)
 
     def update(inputs: dict[str, Tensor], labels: Tensor, method: Method = CE) -> None:
         training_step(model, inputs, labels, method, setup.precision)
-        nn.utils.clip_grad_norm_(model.parameters(), setup.training.clip_norm)
-        optimiser.step()
-        schedule.step()
-        optimiser.zero_grad()
+        optimiser.update()
 
     return update
 

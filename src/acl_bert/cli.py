@@ -17,16 +17,6 @@ from acl_bert.errors import InputError
 from acl_bert.files import read_json, to_json, write_json, write_text
 
 
-def resolve(args: argparse.Namespace) -> None:
-    import yaml
-
-    from acl_bert.settings.study import load_study
-
-    study = load_study(yaml.safe_load(args.study))
-    written = study.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    write_text(args.output, yaml.safe_dump(written, sort_keys=False, allow_unicode=True))
-
-
 def prepare(args: argparse.Namespace) -> None:
     from acl_bert.run_files import data_path
     from acl_bert.settings.study import load_study
@@ -263,7 +253,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     def verb(run: Callable[[argparse.Namespace], None], help: str, *needed: str) -> Any:
         name = run.__name__.replace("_", "-")
-        parents = [] if run in (schema, resolve) else [study]
+        parents = [] if run is schema else [study]
         own = verbs.add_parser(name, help=help, description=help, parents=parents)
         own.set_defaults(run_verb=run)
         for key in needed:
@@ -294,9 +284,6 @@ def build_parser() -> argparse.ArgumentParser:
     verb(ui, "serve MLflow's pages of the study").add_argument(
         "--port", type=int, default=5000, help="on loopback (%(default)s)"
     )
-    resolver = verb(resolve, "check a study given as JSON and write it to a file")
-    resolver.add_argument("--study", required=True, help="the study, JSON")
-    resolver.add_argument("--output", type=Path, required=True)
     verb(schema, "print the JSON schema of a study's config")
     return parser
 

@@ -2,6 +2,7 @@ import pytest
 from bag_of_words import bag_of_words_accuracy
 
 from acl_bert.errors import InputError
+from acl_bert.tasks import generator
 from acl_bert.tasks.generator import ANIMALS, PEOPLE, Genre
 from acl_bert.tasks.sources import Example, read
 from acl_bert.tasks.spec import Source, resolve
@@ -85,7 +86,8 @@ def test_bag_of_words_sees_what_is_in_the_words() -> None:
     assert bag_of_words_accuracy(rows, rows) == 1.0
 
 
-def test_asking_for_more_than_the_grammar_has_is_refused() -> None:
-    spec = resolve("acceptability", {"generate": {"train": 10_000_000, "dev": 1}})
-    with pytest.raises(InputError, match=r"tasks\.acceptability\.generate: .*ask for fewer"):
-        read(spec, SOURCE, "train")
+def test_asking_for_more_than_the_grammar_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = PEOPLE._replace(nouns=PEOPLE.nouns[:2], verbs=PEOPLE.verbs[:1])
+    monkeypatch.setattr(generator, "PEOPLE", few)
+    with pytest.raises(InputError, match=r"tasks\.paraphrase\.generate: .*ask for fewer"):
+        read(resolve("paraphrase"), SOURCE, "train")

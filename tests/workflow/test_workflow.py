@@ -81,7 +81,6 @@ def expected(config: Path) -> dict[str, int]:
     tuned = [method for method in study.methods if study.is_tuned(method)]
     choices = len(study.tasks) * len(study.encoders) * len(tuned)
     jobs = {
-        "study_config": 1,
         "init_tracking": 1,
         "prepare": len(study.tasks),
         "tokenise": len(study.tasks) * len(study.encoders),
@@ -209,7 +208,7 @@ def test_every_job_has_its_log_and_benchmark(finished: Path) -> None:
     timed = {
         path.relative_to(results / "benchmarks") for path in results.glob("benchmarks/**/*.tsv")
     }
-    assert len(logs) == len(timed) == 1 + 1 + 1 + 1 + 1 + 1 + 3 + 1 + 1 + 1
+    assert len(logs) == len(timed) == 1 + 1 + 1 + 1 + 1 + 3 + 1 + 1 + 1
     assert {path.with_suffix("") for path in logs} == {path.with_suffix("") for path in timed}
 
 
@@ -241,14 +240,14 @@ def test_a_method_changed_runs_again_and_no_other(finished: Path, tmp_path: Path
     methods = SMALL["methods"] | {"acl_embed": {"lambda": 0.25}}
     jobs = replan(finished, tmp_path, methods=methods)
     assert trained(jobs) == {("acl_embed", "1")}
-    assert count(jobs).keys() == {"study_config", "finetune", "collect", "tables", "figures", "all"}
+    assert count(jobs).keys() == {"finetune", "collect", "tables", "figures", "all"}
 
 
 @pytest.mark.slow
 def test_a_title_changed_is_drawn_again_not_trained(finished: Path, tmp_path: Path) -> None:
     methods = SMALL["methods"] | {"ce": {"title": "Cross-entropy"}}
     jobs = replan(finished, tmp_path, methods=methods)
-    assert count(jobs).keys() == {"study_config", "tables", "figures", "all"}
+    assert count(jobs).keys() == {"tables", "figures", "all"}
 
 
 @pytest.mark.slow
@@ -294,10 +293,7 @@ def test_a_rerun_leaves_the_other_runs_alone(finished: Path, tmp_path: Path) -> 
     """In a copy of the finished study, for real."""
     project = tmp_path / "project"
     shutil.copytree(finished, project, symlinks=True)
-    config = SMALL | {
-        "methods": SMALL["methods"] | {"acl_embed": {"lambda": 0.25}},
-        "tracking": {"enabled": False},
-    }
+    config = SMALL | {"methods": SMALL["methods"] | {"acl_embed": {"lambda": 0.25}}}
     runs = project / "results" / "small" / "runs" / "acceptability" / "minilm"
     before = contents(runs)
     done = snakemake(project, "--configfile", written(project / "small.yaml", config))

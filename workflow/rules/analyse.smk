@@ -9,7 +9,6 @@
 rule collect:
     """Gather the runs of the study, those of its config and no others."""
     input:
-        config=ancient(STUDY_FILE),
         runs=expand("{run}/metrics.json", run=run_folders()),
     output:
         runs=f"{STUDY_DIR}/runs.csv",
@@ -21,9 +20,11 @@ rule collect:
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=STUDY_FILE,
     shell:
         "python -m acl_bert collect"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --complete"
         " > {log:q} 2>&1"
 
@@ -31,7 +32,6 @@ rule collect:
 rule tables:
     """Write the tables: tidy CSV, Markdown, LaTeX."""
     input:
-        config=ancient(STUDY_FILE),
         runs=f"{STUDY_DIR}/runs.csv",
         data=expand(f"{STUDY_DIR}/data/{{task}}", task=STUDY.tasks),
     output:
@@ -44,15 +44,15 @@ rule tables:
     conda:
         "../../environment.yml"
     params:
+        config=STUDY_FILE,
         shown=STUDY.shown(),
     shell:
-        "python -m acl_bert tables" " --config {input.config:q}" " > {log:q} 2>&1"
+        "python -m acl_bert tables" " --config {params.config:q}" " > {log:q} 2>&1"
 
 
 rule figures:
     """Draw the figures, every seed visible."""
     input:
-        config=ancient(STUDY_FILE),
         runs=f"{STUDY_DIR}/runs.csv",
         data=expand(f"{STUDY_DIR}/data/{{task}}", task=STUDY.tasks),
     output:
@@ -65,6 +65,7 @@ rule figures:
     conda:
         "../../environment.yml"
     params:
+        config=STUDY_FILE,
         shown=STUDY.shown(),
     shell:
-        "python -m acl_bert figures" " --config {input.config:q}" " > {log:q} 2>&1"
+        "python -m acl_bert figures" " --config {params.config:q}" " > {log:q} 2>&1"

@@ -17,7 +17,7 @@ shell.prefix(
 # Nothing imported here imports torch: a dry run must be quick.
 from acl_bert import run_files
 from acl_bert.errors import InputError
-from acl_bert.settings.study import load_study
+from acl_bert.settings.study import load_study, write_study
 
 try:
     STUDY = load_study(config, origin=", ".join(map(str, workflow.configfiles)))

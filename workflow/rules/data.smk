@@ -2,36 +2,12 @@
 #   the source that the study names: the hub, GLUE's TSV folder, the user's own files, or nothing
 #   for generated tasks
 # OUTPUTS
-#   results/<study>/config.yaml                  the study as it was resolved
 #   results/<study>/data/<task>/                 checked rows: train, selection, dev sets; task.json
 #   results/<study>/tokens/<task>/<encoder>/     the same, tokenised, as memory-mapped arrays
 
 
-rule study_config:
-    """Write the study, overrides of the command line included; the file every stage is given."""
-    output:
-        STUDY_FILE,
-    log:
-        f"{STUDY_DIR}/logs/study_config.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/study_config.tsv"
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        study=STUDY.model_dump_json(by_alias=True, exclude_unset=True),
-    shell:
-        "python -m acl_bert resolve"
-        " --study {params.study:q}"
-        " --output {output:q}"
-        " > {log:q} 2>&1"
-
-
 rule prepare:
     """Read, check, limit and split a task's rows."""
-    input:
-        # The study file changes with any key; what this rule reads of it is in the parameters.
-        config=ancient(STUDY_FILE),
     output:
         directory(f"{STUDY_DIR}/data/{{task}}"),
     log:
@@ -41,10 +17,11 @@ rule prepare:
     conda:
         "../../environment.yml"
     params:
+        config=STUDY_FILE,
         data=lambda wildcards: STUDY.data_settings(wildcards.task),
     shell:
         "python -m acl_bert prepare"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " > {log:q} 2>&1"
 
@@ -52,7 +29,6 @@ rule prepare:
 rule tokenise:
     """Tokenise a task once for all runs with an encoder."""
     input:
-        config=ancient(STUDY_FILE),
         data=f"{STUDY_DIR}/data/{{task}}",
     output:
         directory(f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}"),
@@ -63,11 +39,12 @@ rule tokenise:
     conda:
         "../../environment.yml"
     params:
+        config=STUDY_FILE,
         encoder=lambda wildcards: STUDY.encoder(wildcards.encoder).model_dump_json(),
         max_length=lambda wildcards: STUDY.training_of(wildcards.task).max_length,
     shell:
         "python -m acl_bert tokenise"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
         " > {log:q} 2>&1"

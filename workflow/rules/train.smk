@@ -12,8 +12,6 @@
 
 rule init_tracking:
     """Create the study's MLflow store and experiment."""
-    input:
-        config=ancient(STUDY_FILE),
     output:
         f"{STUDY_DIR}/tracking.txt",
     log:
@@ -24,10 +22,11 @@ rule init_tracking:
     conda:
         "../../environment.yml"
     params:
+        config=STUDY_FILE,
         tracking=STUDY.tracking.model_dump_json(),
     shell:
         "python -m acl_bert init-tracking"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --marker {output:q}"
         " > {log:q} 2>&1"
 
@@ -35,7 +34,6 @@ rule init_tracking:
 rule finetune:
     """Train and score one model."""
     input:
-        config=ancient(STUDY_FILE),
         tracking=ancient(f"{STUDY_DIR}/tracking.txt"),
         tokens=f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}",
         weight=chosen_lambda,
@@ -51,10 +49,11 @@ rule finetune:
     resources:
         gpu=GPU,
     params:
+        config=STUDY_FILE,
         settings=run_settings,
     shell:
         "python -m acl_bert finetune"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
         " --method {wildcards.method:q}"
@@ -65,7 +64,6 @@ rule finetune:
 rule tuning_run:
     """Train one model of the λ grid, with a tuning seed; only its selection score is used."""
     input:
-        config=ancient(STUDY_FILE),
         tracking=ancient(f"{STUDY_DIR}/tracking.txt"),
         tokens=f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}",
     output:
@@ -80,10 +78,11 @@ rule tuning_run:
     resources:
         gpu=GPU,
     params:
+        config=STUDY_FILE,
         settings=run_settings,
     shell:
         "python -m acl_bert finetune"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
         " --method {wildcards.method:q}"
@@ -96,7 +95,6 @@ rule tuning_run:
 rule choose_lambda:
     """Choose λ by the mean selection score over the tuning seeds."""
     input:
-        config=ancient(STUDY_FILE),
         runs=expand(
             f"{TUNING_DIR}/lambda-{{weight}}/seed-{{seed}}/metrics.json",
             weight=STUDY.tuning.lambdas,
@@ -113,10 +111,11 @@ rule choose_lambda:
     conda:
         "../../environment.yml"
     params:
+        config=STUDY_FILE,
         tuning=STUDY.tuning.model_dump_json(),
     shell:
         "python -m acl_bert choose-lambda"
-        " --config {input.config:q}"
+        " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
         " --method {wildcards.method:q}"

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from acl_bert.errors import InputError
-from acl_bert.files import canonical_hash
+from acl_bert.files import canonical_hash, write_text
 from acl_bert.settings.base import Section, merge, patch_of
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.training import Training
@@ -309,3 +309,9 @@ def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Stud
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
     return study
+
+
+def write_study(study: Study, path: str | Path) -> None:
+    """The keys that were given, in a file that `load_study` reads as the same study."""
+    given = study.model_dump(mode="json", exclude_unset=True)
+    write_text(Path(path), yaml.safe_dump(given, sort_keys=False, allow_unicode=True))

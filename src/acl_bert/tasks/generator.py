@@ -13,6 +13,7 @@ from acl_bert.errors import InputError
 from acl_bert.tasks.spec import TaskSpec
 
 Texts = tuple[str, ...]
+_PATIENCE = 1000  # draws in a row without a new sentence before the grammar counts as used up
 
 
 class Verb(NamedTuple):
@@ -139,9 +140,10 @@ def _fill(
         texts = tuple(_sentence(text) for text in grammar(genre, rng, label))
         if len(set(texts)) < len(texts) or used & set(texts):
             failures += 1
-            if failures > 100 * size:
+            if failures == _PATIENCE:
                 return None
             continue
+        failures = 0
         used.update(texts)
         rows.append((texts, labels[label]))
     rng.shuffle(rows)

@@ -16,7 +16,7 @@ from acl_bert.settings.study import RunSettings
 from acl_bert.tasks.tokens import Split, TokenStore
 from acl_bert.training.batches import evaluation_batches, load_batch, train_batches, updates
 from acl_bert.training.history import GrowingCsv, History
-from acl_bert.training.optimiser import build_optimiser
+from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.step import training_step
 
 
@@ -46,7 +46,7 @@ def train(
     rows, selection = tokens.split("train"), tokens.split("selection")
     generator = np.random.default_rng(settings.seed)
     steps_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
-    optimiser, schedule = build_optimiser(model, training, training.epochs * steps_per_epoch)
+    optimiser = Optimiser(model, training, training.epochs * steps_per_epoch)
     best, best_state = None, {}
 
     with (
@@ -69,17 +69,9 @@ def train(
                             model, inputs, labels, settings.method, precision, 1 / len(group)
                         )
                     )
-                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
-                history.add(
-                    epoch,
-                    records,
-                    float(schedule.get_last_lr()[0]),
-                    norm,
-                    sum(int(rows.lengths[batch].sum()) for batch in group),
-                )
-                optimiser.step()
-                schedule.step()
-                optimiser.zero_grad()
+                rate, norm = optimiser.learning_rate, optimiser.update()
+                count = sum(int(rows.lengths[batch].sum()) for batch in group)
+                history.add(epoch, records, rate, norm, count)
                 losses += [record.loss for record in records]
                 bar.update()
             history.look()
