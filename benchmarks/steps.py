@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from measuring import Setup, spread
-from torch import Tensor
+from torch import Tensor, nn
 
 from acl_bert.model.classifier import EncoderClassifier, build_classifier
 from acl_bert.model.encoder import resolve_path

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acl_bert import __version__
-from acl_bert.errors import InputError
+from acl_bert.errors import AclBertError, InputError
 from acl_bert.files import read_json, to_json, write_json, write_text
 
 
@@ -79,10 +79,12 @@ def finetune(args: argparse.Namespace) -> None:
     from transformers.utils import logging
 
     from acl_bert.tasks.tokens import TokenStore
+    from acl_bert.training.hardware import settle
     from acl_bert.training.run import finetune, open_run
 
     logging.disable_progress_bar()
     tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
+    settings = settle(settings)
     work = open_run(settings, encoder, tokens, folder)
     with _followed(args, study, work, target):
         finetune(settings, encoder, tokens, work, target, study.keep_models == "all", _report)
@@ -292,7 +294,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = build_parser().parse_args(arguments)
     try:
         args.run_verb(args)
-    except InputError as error:
+    except AclBertError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, InputError) else 1
     return 0

@@ -1,8 +1,16 @@
-"""The one error a user is meant to read."""
+"""Errors that a user is meant to read: the message names the place, the fault and the remedy."""
 
 
-class InputError(Exception):
-    """Something the user gave is wrong: the message names the place, the fault and the remedy."""
+class AclBertError(Exception):
+    """Any of them; the command line prints it without a traceback."""
+
+
+class InputError(AclBertError):
+    """Something the user gave is wrong; raised before work starts."""
+
+
+class TrainingError(AclBertError):
+    """A training that cannot go on."""
 
 
 def first_line(error: BaseException) -> str:

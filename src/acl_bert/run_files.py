@@ -29,7 +29,8 @@ TUNING = "tuning"
 PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, TIMINGS, METRICS)  # of every finished run
 
 # One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
-# `kept` is 1 or 0.
+# `kept`: 1 where the contrastive term counted, 0 where it was dropped; over several micro-batches
+# the share of those that kept it.
 HISTORY_COLUMNS = (
     "step",
     "epoch",

@@ -11,8 +11,6 @@ from acl_bert.tasks.sources import Example
 from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
 from acl_bert.tasks.split import hold_out, limit
 
-HEADER = ["source", "label", "mark", "sentence"]
-
 
 def cola(folder: Path, train: int, dev: int, **overrides: Any) -> tuple[TaskSpec, Source]:
     """A folder like CoLA's in which three of ten rows are unacceptable."""

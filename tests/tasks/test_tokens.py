@@ -1,3 +1,5 @@
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +103,15 @@ def test_fingerprint_is_of_the_tokens(
 
     assert fingerprint(MAX_LENGTH) == store.description["fingerprint"]
     assert fingerprint(MAX_LENGTH - 1) != store.description["fingerprint"]
+    # Arrays of the same shape with another label in one row.
+    other = shutil.copytree(data, tmp_path / "data")
+    lines = (other / "dev.jsonl").read_text().split("\n")
+    row = json.loads(lines[0])
+    lines[0] = json.dumps(row | {"label": 1 - row["label"]})
+    (other / "dev.jsonl").write_text("\n".join(lines))
+    tokenise(other, encoder, None, MAX_LENGTH, tmp_path / "tokens")
+    description = TokenStore(tmp_path / "tokens").description
+    assert description["fingerprint"] != store.description["fingerprint"]
 
 
 def test_single_texts_and_rows_without_a_label(encoder: str, tmp_path: Path) -> None:

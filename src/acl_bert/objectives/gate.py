@@ -77,34 +77,40 @@ def combine(
     if len(g_ce) != len(g_contrastive):
         raise ValueError(f"{len(g_ce)} CE gradients, but {len(g_contrastive)} contrastive ones")
     if not keep:
-        return list(g_ce)
-    contrastive = _scaled(g_contrastive, contrastive_weight, apart_from=g_ce)
-    ce = _scaled(g_ce, ce_weight) if ce_weight != 1 else list(g_ce)
-    pairs = list(zip(contrastive, ce, strict=True))
-    both = [(c, e) for c, e in pairs if c is not None and e is not None]
-    if both:
-        torch._foreach_add_([c for c, _ in both], [e for _, e in both])
-    return [e if c is None else c for c, e in pairs]
+        return _apart(g_ce)
+    gradients = _apart([*g_ce, *g_contrastive])
+    ce, contrastive = gradients[: len(g_ce)], gradients[len(g_ce) :]
+    _scale(ce, ce_weight)
+    _scale(contrastive, contrastive_weight)
+    pairs = [
+        (c, e) for c, e in zip(contrastive, ce, strict=True) if c is not None and e is not None
+    ]
+    if pairs:
+        torch._foreach_add_([c for c, _ in pairs], [e for _, e in pairs])
+    return [e if c is None else c for c, e in zip(contrastive, ce, strict=True)]
 
 
-def _scaled(gradients: Gradients, factor: float, apart_from: Gradients = ()) -> list[Tensor | None]:
-    """factor · g for each gradient, in its own memory where nothing else lives there.
+def _apart(gradients: Gradients) -> list[Tensor | None]:
+    """The gradients, each in memory of its own, to be written in place.
 
     autograd may hand out one tensor for several parameters, or an expanded one (the gradients of
-    a + b); neither can be written in place.
+    a + b).
     """
-    taken = {g.data_ptr() for g in apart_from if g is not None}
-    scaled: list[Tensor | None] = []
+    taken: set[int] = set()
+    apart: list[Tensor | None] = []
     for g in gradients:
         if g is not None and (g.data_ptr() in taken or not g.is_contiguous()):
-            g = g.clone()
+            g = g.clone(memory_format=torch.contiguous_format)
         if g is not None:
             taken.add(g.data_ptr())
-        scaled.append(g)
-    present = [g for g in scaled if g is not None]
-    if present:
+        apart.append(g)
+    return apart
+
+
+def _scale(gradients: Gradients, factor: float) -> None:
+    present = [g for g in gradients if g is not None]
+    if present and factor != 1:
         torch._foreach_mul_(present, factor)
-    return scaled
 
 
 @torch.no_grad()

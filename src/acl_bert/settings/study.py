@@ -70,7 +70,10 @@ class Tracking(Section):
 
 
 class RunSettings(Section):
-    """All that determines a run, but for the data and the encoder's weights themselves."""
+    """All that determines a run, but for the data and the encoder's weights themselves.
+
+    `device` and `precision` may still be auto; training settles them first.
+    """
 
     task: str
     encoder: str
@@ -81,11 +84,11 @@ class RunSettings(Section):
     training: Training
 
     def determinants(self) -> dict[str, Any]:
-        """What changes the run's numbers: all but the name that tables give its method."""
+        """What the run is and what changes its numbers: all but its method's title in tables."""
         return self.model_dump(by_alias=True, exclude={"method": {"title"}})
 
     def identity(self, tokens_fingerprint: str, encoder_fingerprint: str) -> str:
-        """The run's hash: equal runs have it in common, whatever the study or machine."""
+        """The run's hash: runs that must give the same numbers have it in common, anywhere."""
         return canonical_hash([self.determinants(), tokens_fingerprint, encoder_fingerprint])
 
 

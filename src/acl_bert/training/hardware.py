@@ -6,27 +6,32 @@ from pathlib import Path
 import torch
 
 from acl_bert.errors import InputError
-from acl_bert.settings.training import Training
+from acl_bert.settings.study import RunSettings
 
 
-def choose_device(training: Training) -> torch.device:
-    if training.device == "cuda" and not torch.cuda.is_available():
+def settle(settings: RunSettings) -> RunSettings:
+    """The settings with `auto` replaced by what this machine has, which a run's numbers depend on.
+
+    bf16 is taken only where there is hardware for it, not an emulation. Raises InputError where a
+    GPU is asked for and none is visible.
+    """
+    device, precision = settings.training.device, settings.training.precision
+    gpu = torch.cuda.is_available()
+    if device == "cuda" and not gpu:
         raise InputError("training.device: cuda, but no GPU is visible; use auto or cpu")
-    if training.device == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda")
+    if device == "auto":
+        device = "cuda" if gpu else "cpu"
+    if precision == "auto":
+        precision = "bf16" if _is_quick_at_bf16(device) else "fp32"
+    training = settings.training.model_copy(update={"device": device, "precision": precision})
+    return settings.model_copy(update={"training": training})
 
 
-def choose_precision(training: Training, device: torch.device) -> str:
-    """fp32 or bf16; `auto` takes bf16 only where there is hardware for it, not an emulation."""
-    if training.precision != "auto":
-        return training.precision
-    if device.type == "cuda":
-        quick = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        capabilities = torch.cpu.get_capabilities()
-        quick = bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
-    return "bf16" if quick else "fp32"
+def _is_quick_at_bf16(device: str) -> bool:
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
 
 
 def describe_device(device: torch.device) -> str:

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from acl_bert.errors import InputError
 from acl_bert.evaluation.metrics import score
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import EPOCHS, HISTORY, epoch_columns
 from acl_bert.settings.study import RunSettings
+from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import Split, TokenStore
 from acl_bert.training.batches import evaluation_batches, load_batch, train_batches, updates
 from acl_bert.training.history import GrowingCsv, History
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.step import training_step
+from acl_bert.training.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -32,59 +33,52 @@ def train(
     model: EncoderClassifier,
     settings: RunSettings,
     tokens: TokenStore,
-    precision: str,
     folder: Path,
+    seconds: Stopwatch,
     report: Callable[[str], None],
 ) -> tuple[Best, History]:
     """Train `model` in place, ending with the weights of the best epoch.
 
-    history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch. The batches depend
-    on the seed alone, so that all methods of a seed see the same ones. Raises InputError where
-    the loss is no longer finite. A terminal sees a progress bar.
+    history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch, a terminal a
+    progress bar. The batches depend on the seed alone, so that all methods of a seed see the same
+    ones. Raises TrainingError where the numbers are no longer finite.
     """
-    training, device = settings.training, model.device
+    training, method = settings.training, settings.method
     rows, selection = tokens.split("train"), tokens.split("selection")
     generator = np.random.default_rng(settings.seed)
-    steps_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
-    optimiser = Optimiser(model, training, training.epochs * steps_per_epoch)
+    updates_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
+    optimiser = Optimiser(model, training, training.epochs * updates_per_epoch)
     best, best_state = None, {}
 
     with (
         History(folder / HISTORY) as history,
         GrowingCsv(folder / EPOCHS, epoch_columns(tokens.task["metrics"])) as epochs,
-        tqdm(total=training.epochs * steps_per_epoch, unit="step", disable=None) as bar,
+        tqdm(total=training.epochs * updates_per_epoch, unit="update", disable=None) as bar,
     ):
         for epoch in range(1, training.epochs + 1):
-            model.train()
-            losses = []
-            batches = train_batches(
-                rows.lengths, training.batch_size, training.batches == "grouped", generator
-            )
-            for group in updates(batches, training.accumulation):
-                records = []
-                for batch in group:
-                    inputs, labels = load_batch(rows, batch, device)
-                    records.append(
-                        training_step(
-                            model, inputs, labels, settings.method, precision, 1 / len(group)
+            with seconds("train"):
+                model.train()
+                grouped = training.batches == "grouped"
+                batches = train_batches(rows.lengths, training.batch_size, grouped, generator)
+                for group in updates(batches, training.accumulation):
+                    records = []
+                    for batch in group:
+                        inputs, labels = load_batch(rows, batch, model.device)
+                        records.append(
+                            training_step(
+                                model, inputs, labels, method, training.precision, 1 / len(group)
+                            )
                         )
-                    )
-                rate, norm = optimiser.learning_rate, optimiser.update()
-                count = sum(int(rows.lengths[batch].sum()) for batch in group)
-                history.add(epoch, records, rate, norm, count)
-                losses += [record.loss for record in records]
-                bar.update()
-            history.look()
+                    rate, norm = optimiser.learning_rate, optimiser.update()
+                    count = sum(int(rows.lengths[batch].sum()) for batch in group)
+                    history.add(epoch, records, rate, norm, count)
+                    bar.update()
+                loss = history.epoch_loss()
 
-            loss = float(torch.stack(losses).mean())
-            if not np.isfinite(loss):
-                raise InputError(
-                    f"{settings.task}, {settings.method_id}, seed {settings.seed}: the loss is "
-                    f"{loss} in epoch {epoch}; lower training.learning_rate or the method's lambda"
-                )
-            logits = predict(model, selection, 2 * training.batch_size, precision)
-            scores = score(logits, selection.targets, tokens.task["metrics"])
-            value = scores[settings.selection_metric]
+            with seconds("selection"):
+                logits = predict(model, selection, training)
+                scores = score(logits, selection.targets, tokens.task["metrics"])
+                value = scores[settings.selection_metric]
             epochs.write([[epoch, history.step, loss, *scores.values()]])
             report(
                 f"epoch {epoch}/{training.epochs}: loss {loss:.4f}, "
@@ -102,13 +96,14 @@ def train(
 
 
 @torch.inference_mode()
-def predict(model: EncoderClassifier, rows: Split, batch_size: int, precision: str) -> np.ndarray:
+def predict(model: EncoderClassifier, rows: Split, training: Training) -> np.ndarray:
     """Logits of every row, float32, (rows, classes), in the rows' order."""
     model.eval()
-    device = model.device
+    bf16 = training.precision == "bf16"
     logits = np.empty((len(rows), len(model.label_embeddings)), dtype=np.float32)
-    for batch in evaluation_batches(rows.lengths, batch_size):
-        inputs, _ = load_batch(rows, batch, device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+    # Without gradients there is room for twice the rows.
+    for batch in evaluation_batches(rows.lengths, 2 * training.batch_size):
+        inputs, _ = load_batch(rows, batch, model.device)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             logits[batch] = model(**inputs).logits.float().cpu().numpy()
     return logits

@@ -3,9 +3,7 @@
 import platform
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +28,7 @@ from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
 from acl_bert.training.loop import predict, train
+from acl_bert.training.stopwatch import Stopwatch
 
 
 def open_run(settings: RunSettings, encoder: Encoder, tokens: TokenStore, study: Path) -> Path:
@@ -59,20 +58,22 @@ def finetune(
     work: Path,
     target: Path,
     keep_model: bool = False,
+    score_dev: bool = True,
     report: Callable[[str], None] = print,
 ) -> None:
     """Train, score dev with the best epoch's model, and publish the run's files as `target`.
 
     Until then they grow in `work`, as `open_run` made it. The same settings, tokens, seed and
-    number of threads give the same metrics.json, bit for bit, on a CPU.
+    number of threads give the same metrics.json, bit for bit, on a CPU. A run that tries a λ is
+    not to see dev: `score_dev` false.
     """
     seconds = Stopwatch()
     started = datetime.now(UTC)
     with seconds("start"):
-        torch.set_num_threads(settings.training.threads)
+        training = settings.training
+        torch.set_num_threads(training.threads)
         torch.manual_seed(settings.seed)
-        device = hardware.choose_device(settings.training)
-        precision = hardware.choose_precision(settings.training, device)
+        device = torch.device(training.device)
         labels = tokens.task["labels"]
         model = build_classifier(
             encoder.path, encoder.revision, labels, settings.method.representation
@@ -80,13 +81,15 @@ def finetune(
         model.to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
     report(
         f"{settings.task} · {settings.method_id} · {settings.encoder} · seed {settings.seed} on "
-        f"{hardware.describe_device(device)}, {precision}, {settings.training.threads} threads"
+        f"{hardware.describe_device(device)}, {training.precision}, {training.threads} threads"
     )
-    with seconds("train"):
-        best, history = train(model, settings, tokens, precision, work, report)
-    with seconds("dev"):
-        metrics, degenerate = evaluate(model, settings, tokens, precision, work / PREDICTIONS)
-    report(f"dev, epoch {best.epoch}: " + ", ".join(f"{k} {v:.4f}" for k, v in metrics.items()))
+    best, history = train(model, settings, tokens, work, seconds, report)
+    metrics, degenerate = {}, False
+    if score_dev:
+        with seconds("dev"):
+            metrics, degenerate = evaluate(model, settings, tokens, work / PREDICTIONS)
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        report(f"dev, epoch {best.epoch}: {scores}")
     if keep_model:
         model.save_pretrained(work / MODEL)
 
@@ -96,13 +99,13 @@ def finetune(
         {
             "commit": source_commit(),
             "started": started.isoformat(timespec="seconds"),
-            "seconds": seconds.taken | {"total": sum(seconds.taken.values())},
+            "seconds": seconds.rounded(),
             "steps": history.step,
             "tokens": history.tokens,
             "tokens_per_second": history.tokens / seconds.taken["train"],
             "device": hardware.describe_device(device),
-            "precision": precision,
-            "threads": settings.training.threads,
+            "precision": training.precision,
+            "threads": training.threads,
             "peak_memory_mib": hardware.peak_memory_mib(device),
             "versions": {
                 "acl_bert": __version__,
@@ -140,7 +143,7 @@ def finetune(
 
 
 def evaluate(
-    model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, precision: str, path: Path
+    model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, path: Path
 ) -> tuple[dict[str, float], bool]:
     """Score every dev set and write the predictions; also whether the run is degenerate."""
     metrics: dict[str, float] = {}
@@ -148,26 +151,13 @@ def evaluate(
     lines: list[list[Any]] = []
     for name, suffix in tokens.task["dev_sets"].items():
         rows = tokens.split(name)
-        logits = predict(model, rows, 2 * settings.training.batch_size, precision)
+        logits = predict(model, rows, settings.training)
         metrics |= score(logits, rows.targets, tokens.task["metrics"], suffix)
         degenerate |= is_degenerate(logits, rows.targets)
         columns = zip(rows.index, rows.targets, logits.argmax(axis=1), logits, strict=True)
         lines += [[name, i, label, chosen, *row] for i, label, chosen, row in columns]
     write_csv(path, prediction_columns(len(tokens.task["labels"])), lines)
     return metrics, degenerate
-
-
-class Stopwatch:
-    """Wall-clock seconds by part of a run."""
-
-    def __init__(self) -> None:
-        self.taken: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.taken[part] = round(time.perf_counter() - start, 3)
 
 
 def source_commit() -> str | None:

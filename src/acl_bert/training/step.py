@@ -20,8 +20,10 @@ class StepRecord:
     loss: Tensor
     """What was descended: CE and, where it was kept, the weighted contrastive term."""
     ce: Tensor
-    contrastive: Tensor | None
-    gate: GateDecision | None
+    contrastive: Tensor | None = None
+    gate: GateDecision | None = None
+    kept: int | None = None
+    """1 where the contrastive term counted, 0 where the gate dropped it; None without a gate."""
 
 
 def contrastive_loss(method: Method, h: Tensor, labels: Tensor, label_embeddings: Tensor) -> Tensor:
@@ -63,13 +65,13 @@ def training_step(
     ce = cross_entropy(model.head.classify(seen), labels)
     if method.contrastive == "none":
         (ce * share).backward()
-        return StepRecord(ce.detach(), ce.detach(), None, None)
+        return StepRecord(ce.detach(), ce.detach())
 
     contrastive = contrastive_loss(method, seen, labels, model.label_embeddings)
     total = method.ce_weight * ce + method.weight * contrastive
     if method.gate.mode == "off":
         (total * share).backward()
-        return StepRecord(total.detach(), ce.detach(), contrastive.detach(), None)
+        return StepRecord(total.detach(), ce.detach(), contrastive.detach())
 
     # `leaves` are what the two passes end at: h and the classifier, or every parameter.
     leaves = [seen, *model.head.classifier.parameters()] if at_h else list(model.parameters())
@@ -90,7 +92,7 @@ def training_step(
         h.backward(g_h * share if share != 1 else g_h)
     _accumulate(leaves, combined, share)
     descended = total if keep else ce
-    return StepRecord(descended.detach(), ce.detach(), contrastive.detach(), decision)
+    return StepRecord(descended.detach(), ce.detach(), contrastive.detach(), decision, int(keep))
 
 
 def _scope(model: EncoderClassifier, scope: str) -> set[int]:
