@@ -6,6 +6,9 @@ if not workflow.overwrite_configfiles:
     configfile: "config/demo.yaml"
 
 
+report: "workflow/report/study.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"

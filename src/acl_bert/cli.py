@@ -14,7 +14,7 @@ from typing import Any
 
 from acl_bert import __version__
 from acl_bert.errors import AclBertError, InputError
-from acl_bert.files import read_json, to_json, write_json, write_text
+from acl_bert.files import read_json, to_json, write_text
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -48,7 +48,7 @@ def tokenise(args: argparse.Namespace) -> None:
 
 
 def finetune(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import data_path, run_path, tokens_path, tuning_path
+    from acl_bert.run_files import LAMBDA, run_path, tokens_path, tuning_path, tuning_run_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
@@ -61,20 +61,16 @@ def finetune(args: argparse.Namespace) -> None:
     if args.tuning:
         if args.weight is None:
             raise InputError("--tuning needs the --lambda that is tried")
-        target = tuning_path(folder, *cell) / f"lambda-{args.weight}" / f"seed-{args.seed}"
+        target = tuning_run_path(tuning_path(folder, *cell), args.weight, args.seed)
     elif args.weight is None and study.is_tuned(args.method):
-        choice = tuning_path(folder, *cell) / "lambda.json"
+        choice = tuning_path(folder, *cell) / LAMBDA
         if not choice.is_file():
             raise InputError(
                 f"{choice}: no such file; λ of {args.method} is tuned in this study: run the "
                 "workflow up to the choice, or give --lambda"
             )
         settings = study.run_settings(*cell, args.seed, read_json(choice)["lambda"])
-    # The workflow has made these; a run started by hand makes what is missing.
-    if not (data_path(folder, args.task) / "task.json").is_file():
-        prepare(args)
-    if not (tokens_path(folder, args.task, args.encoder) / "tokens.json").is_file():
-        tokenise(args)
+    _bring_up_to_date(args, study)
 
     from transformers.utils import logging
 
@@ -87,7 +83,32 @@ def finetune(args: argparse.Namespace) -> None:
     settings = settle(settings)
     work = open_run(settings, encoder, tokens, folder)
     with _followed(args, study, work, target):
-        finetune(settings, encoder, tokens, work, target, study.keep_models == "all", _report)
+        finetune(
+            settings,
+            encoder,
+            tokens,
+            work,
+            target,
+            keep_model=study.keep_models == "all" and not args.tuning,
+            score_dev=not args.tuning,
+            report=_report,
+        )
+
+
+def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
+    """Make what a run started by hand lacks; the workflow has made it all."""
+    from acl_bert.model.encoder import encoder_fingerprint
+    from acl_bert.run_files import data_path, tokens_path
+    from acl_bert.tasks.prepare import is_prepared
+    from acl_bert.tasks.tokens import is_tokenised
+
+    folder, encoder = args.results / study.name, study.encoder(args.encoder)
+    data, tokens = data_path(folder, args.task), tokens_path(folder, args.task, args.encoder)
+    if not is_prepared(study.task_spec(args.task), study.source, study.selection, data):
+        prepare(args)
+    fingerprint = encoder_fingerprint(encoder.path, encoder.revision)
+    if not is_tokenised(data, study.training_of(args.task).max_length, tokens, fingerprint):
+        tokenise(args)
 
 
 def _report(line: str) -> None:
@@ -112,7 +133,8 @@ def _followed(args: argparse.Namespace, study: Any, work: Path, target: Path) ->
         follower.wait(timeout=60)
     except subprocess.TimeoutExpired:
         follower.kill()
-        _report("MLflow has not taken the whole run; `python -m acl_bert mirror` completes it")
+        remedy = f"python -m acl_bert mirror --config {args.config} --results {args.results}"
+        _report(f"MLflow has not taken the whole run; to complete it: {remedy}")
 
 
 def choose_lambda(args: argparse.Namespace) -> None:
@@ -124,8 +146,7 @@ def choose_lambda(args: argparse.Namespace) -> None:
     cell = (args.task, args.encoder, args.method)
     study.run_settings(*cell, study.tuning.seeds[0])  # refuses a name that the study has not
     folder = tuning_path(args.results / study.name, *cell)
-    choice = choose_lambda(folder, study.tuning.lambdas, study.tuning.seeds)
-    write_json(folder / "lambda.json", choice)
+    print("λ =", choose_lambda(folder, study.tuning.lambdas, study.tuning.seeds))
 
 
 def init_tracking(args: argparse.Namespace) -> None:
@@ -156,7 +177,7 @@ def follow(args: argparse.Namespace) -> None:
 def mirror(args: argparse.Namespace) -> None:
     from mlflow.exceptions import MlflowException
 
-    from acl_bert.run_files import find_runs
+    from acl_bert.run_files import find_runs, variant_of
     from acl_bert.settings.study import load_study
     from acl_bert.tracking.mirror import mirror
     from acl_bert.tracking.store import StoreError, initialise, not_mirrored
@@ -164,9 +185,9 @@ def mirror(args: argparse.Namespace) -> None:
     study = load_study(args.config)
     folder = args.results / study.name
     uri = initialise(study.tracking.uri, folder)
-    for run in find_runs(folder):
+    for run in (*find_runs(folder), *find_runs(folder, tuning=True)):
         try:
-            mirror(run.path, uri, study.name)
+            mirror(run.path, uri, study.name, variant_of(run.path))
         except (StoreError, MlflowException) as error:
             raise InputError(not_mirrored(uri, error)) from None
         print(run.path)
@@ -214,13 +235,7 @@ def _runs_and_layout(args: argparse.Namespace) -> tuple[Any, Any, Path]:
 
     study = load_study(args.config)
     folder = args.results / study.name
-    layout = read_layout(
-        folder,
-        study.tasks,
-        {name: encoder.path for name, encoder in study.encoders.items()},
-        {name: row.title for name, row in study.method_rows.items()},
-        study.seeds,
-    )
+    layout = read_layout(folder, **study.shown())
     return read_runs(folder / "runs.csv"), layout, folder
 
 

@@ -84,6 +84,15 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         writer.writerows(rows)
 
 
+def content_hash(paths: Iterable[Path]) -> str:
+    """sha256 of the files' contents, one after the other, whatever they are called."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
 def canonical_hash(value: Any) -> str:
     """sha256 of a JSON-able value, independent of key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -24,6 +24,11 @@ HISTORY = "history.csv"
 EPOCHS = "epochs.csv"
 PREDICTIONS = "predictions.csv"
 MODEL = "model"
+
+TASK = "task.json"  # beside a task's prepared rows
+TOKENS = "tokens.json"  # beside their tokens
+LAMBDA = "lambda.json"  # the λ chosen from tuning runs, and beside it the scores it was chosen by
+LAMBDA_SCORES = "scores.json"
 TUNING = "tuning"
 
 PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, TIMINGS, METRICS)  # of every finished run
@@ -125,14 +130,19 @@ def tokens_path(study: Path, task: str, encoder: str) -> Path:
     return study / "tokens" / task / encoder
 
 
-def run_path(study: Path, task: str, encoder: str, method: str, seed: int) -> Path:
+def run_path(study: Path, task: str, encoder: str, method: str, seed: int | str) -> Path:
     """Where a finished run lies."""
     return study / "runs" / task / encoder / method / f"seed-{seed}"
 
 
 def tuning_path(study: Path, task: str, encoder: str, method: str) -> Path:
-    """Where the runs lie that a λ is chosen from, `lambda-<λ>/seed-<n>`, and the choice."""
+    """Where the runs lie that a λ is chosen from, and the choice."""
     return study / TUNING / task / encoder / method
+
+
+def tuning_run_path(tuning: Path, weight: float | str, seed: int | str) -> Path:
+    """Where the run lies, below a `tuning_path`, that tries a λ."""
+    return tuning / f"lambda-{weight}" / f"seed-{seed}"
 
 
 def variant_of(run_folder: Path) -> str | None:
@@ -251,17 +261,18 @@ def read_rows(path: Path, start: int = 0) -> list[Row]:
     return rows
 
 
-def find_runs(study: Path) -> Iterator[RunFolder]:
-    """Finished runs of a study, ordered by task, encoder, method and seed.
+def find_runs(study: Path, tuning: bool = False) -> Iterator[RunFolder]:
+    """Finished runs of a study, ordered by task, encoder, method and seed; or its tuning runs.
 
     One whose `metrics.json` cannot be read is logged, not yielded.
     """
+    pattern = f"{TUNING}/*/*/*/lambda-*/seed-*" if tuning else "runs/*/*/*/seed-*"
 
     def order(path: Path) -> tuple[tuple[str, ...], int, str]:
         number = path.name.removeprefix("seed-")
         return path.parts[:-1], int(number) if number.isdigit() else -1, path.name
 
-    folders = (path.parent for path in (study / "runs").glob(f"*/*/*/seed-*/{METRICS}"))
+    folders = (path.parent for path in study.glob(f"{pattern}/{METRICS}"))
     for path in sorted(folders, key=order):
         run = RunFolder(path)
         try:

@@ -40,7 +40,9 @@ def study(tmp_path: Path) -> Path:
 
 def layout_of(study: Path) -> Layout:
     encoders = {"small": "package:x", "base": "y"}
-    return read_layout(study, ["mrpc", "rte"], encoders, {"ce": "CE", "acl": "ACL"}, SEEDS)
+    return read_layout(
+        study, {"mrpc": "MRPC", "rte": "RTE"}, encoders, {"ce": "CE", "acl": "ACL"}, SEEDS
+    )
 
 
 def points(panel: Axes) -> list[float]:

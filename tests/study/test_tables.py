@@ -68,7 +68,7 @@ def study(tmp_path: Path) -> Path:
 
 
 def layout_of(study: Path) -> Layout:
-    return read_layout(study, ["rte", "mnli"], ENCODERS, METHODS, SEEDS)
+    return read_layout(study, {"rte": "RTE", "mnli": "MNLI"}, ENCODERS, METHODS, SEEDS)
 
 
 def cell(table: pd.DataFrame, *key: str) -> pd.Series:
@@ -208,9 +208,9 @@ def test_a_table_of_other_columns_is_refused(tmp_path: Path) -> None:
 
 def test_an_unprepared_task_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rte/task\.json"):
-        read_layout(tmp_path, ["rte"], ENCODERS, METHODS, SEEDS)
+        read_layout(tmp_path, {"rte": "RTE"}, ENCODERS, METHODS, SEEDS)
 
 
 def test_whole_data_has_no_marks(tmp_path: Path) -> None:
     write_task(tmp_path, "rte", "RTE", ["accuracy"], "accuracy")
-    assert read_layout(tmp_path, ["rte"], ENCODERS, METHODS, SEEDS).notes() == []
+    assert read_layout(tmp_path, {"rte": "RTE"}, ENCODERS, METHODS, SEEDS).notes() == []

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 
 from acl_bert.errors import InputError
-from acl_bert.tasks.prepare import prepare, read_split, read_task
+from acl_bert.tasks.prepare import is_prepared, prepare, read_split, read_task
 from acl_bert.tasks.sources import Example
 from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
 from acl_bert.tasks.split import hold_out, limit
@@ -26,6 +27,22 @@ def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return {name: list(read_split(folder, name)) for name in read_task(folder)["splits"]}
 
 
+def test_rows_depend_on_content_and_not_on_place(tmp_path: Path) -> None:
+    spec, source = cola(tmp_path / "glue", 200, 20)
+    out = tmp_path / "out"
+    assert not is_prepared(spec, source, Selection(), out)
+    prepare(spec, source, Selection(), out)
+    assert is_prepared(spec, source, Selection(), out)
+    shutil.copytree(tmp_path / "glue", tmp_path / "moved")
+    moved = Source(kind="glue", folder=str(tmp_path / "moved"))
+    assert is_prepared(spec, moved, Selection(), out)
+    assert is_prepared(spec.model_copy(update={"title": "another"}), moved, Selection(), out)
+    assert not is_prepared(spec, moved, Selection(seed=14), out)
+    dev = tmp_path / "moved" / "CoLA" / "dev.tsv"
+    dev.write_text(dev.read_text().replace("sentence 7", "sentence seven"))
+    assert not is_prepared(spec, moved, Selection(), out)
+
+
 def test_publishes_the_contracts_files(tmp_path: Path) -> None:
     spec, source = cola(tmp_path / "glue", 200, 20)
     prepare(spec, source, Selection(), tmp_path / "out" / "cola")
@@ -34,8 +51,7 @@ def test_publishes_the_contracts_files(tmp_path: Path) -> None:
         *["dev.jsonl", "selection.jsonl", "task.json", "train.jsonl"]
     ]
     task = read_task(folder)
-    fingerprint = task.pop("fingerprint")
-    assert len(fingerprint) == 64
+    assert len(task.pop("fingerprint")) == len(task.pop("determined_by")) == 64
     assert task == {
         "task": "cola",
         "title": "CoLA",

@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from acl_bert.errors import InputError
 from acl_bert.tasks.prepare import prepare, read_split, read_task
 from acl_bert.tasks.spec import Selection, Source, resolve
-from acl_bert.tasks.tokens import TokenStore, load_tokenizer, tokenise
+from acl_bert.tasks.tokens import TokenStore, is_tokenised, load_tokenizer
+from acl_bert.tasks.tokens import tokenise as tokenise_as
 
 MAX_LENGTH = 20
+tokenise = partial(tokenise_as, encoder="small", encoder_fingerprint="of its weights")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def store(data: Path, encoder: str, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     folder = tmp_path_factory.mktemp("tokens") / "small"
-    tokenise(data, encoder, None, MAX_LENGTH, folder, encoder="small")
+    tokenise(data, encoder, None, MAX_LENGTH, folder)
     return TokenStore(folder)
 
 
@@ -62,17 +65,25 @@ def test_batch_is_what_the_tokenizer_itself_makes(
     assert split.index[chosen].tolist() == [rows[i]["index"] for i in chosen]
 
 
-def test_padding_to_a_multiple(store: TokenStore) -> None:
+def test_a_batch_is_as_long_as_its_longest_row(store: TokenStore) -> None:
     split = store.split("dev")
-    shortest = int(np.argmin(split.lengths))
-    plain, padded = split.batch([shortest]), split.batch([shortest], pad_to_multiple=32)
-    length = split.lengths[shortest]
+    shortest, longest = int(np.argmin(split.lengths)), int(np.argmax(split.lengths))
+    plain, padded = split.batch([shortest]), split.batch([shortest, longest])
+    length, width = split.lengths[shortest], split.lengths[longest]
+    assert length < width
     assert plain["input_ids"].shape == (1, length)
-    assert padded["input_ids"].shape == (1, 32)
+    assert padded["input_ids"].shape == (2, width)
     assert (padded["input_ids"][0, length:] == store.description["pad_token_id"]).all()
-    assert padded["attention_mask"].sum() == length
+    assert padded["attention_mask"][0].sum() == length
     assert not padded["token_type_ids"][0, length:].any()
-    np.testing.assert_array_equal(padded["input_ids"][:, :length], plain["input_ids"])
+    np.testing.assert_array_equal(padded["input_ids"][:1, :length], plain["input_ids"])
+
+
+def test_knows_what_it_was_made_of(data: Path, store: TokenStore) -> None:
+    assert is_tokenised(data, MAX_LENGTH, store.folder, "of its weights")
+    assert not is_tokenised(data, MAX_LENGTH + 1, store.folder, "of its weights")
+    assert not is_tokenised(data, MAX_LENGTH, store.folder, "of others")
+    assert not is_tokenised(data, MAX_LENGTH, data, "of its weights")
 
 
 def test_describes_itself_and_counts_truncated_rows(

@@ -9,7 +9,7 @@
 rule collect:
     """Gather the runs of the study, those of its config and no others."""
     input:
-        runs=expand("{run}/metrics.json", run=run_folders()),
+        runs=run_results(),
     output:
         runs=f"{STUDY_DIR}/runs.csv",
         timings=f"{STUDY_DIR}/timings.csv",
@@ -33,9 +33,16 @@ rule tables:
     """Write the tables: tidy CSV, Markdown, LaTeX."""
     input:
         runs=f"{STUDY_DIR}/runs.csv",
-        data=expand(f"{STUDY_DIR}/data/{{task}}", task=STUDY.tasks),
+        data=expand(DATA, task=STUDY.tasks),
     output:
-        expand(f"{STUDY_DIR}/tables/finetuning.{{ending}}", ending=["csv", "md", "tex"]),
+        report(
+            expand(
+                f"{STUDY_DIR}/tables/finetuning.{{ending}}",
+                ending=["csv", "md", "tex"],
+            ),
+            caption="../report/finetuning_table.rst",
+            category="Fine-tuning",
+        ),
     log:
         f"{STUDY_DIR}/logs/tables.log",
     benchmark:
@@ -45,7 +52,7 @@ rule tables:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        shown=STUDY.shown(),
+        shown=json.dumps(STUDY.shown()),
     shell:
         "python -m acl_bert tables" " --config {params.config:q}" " > {log:q} 2>&1"
 
@@ -54,9 +61,15 @@ rule figures:
     """Draw the figures, every seed visible."""
     input:
         runs=f"{STUDY_DIR}/runs.csv",
-        data=expand(f"{STUDY_DIR}/data/{{task}}", task=STUDY.tasks),
+        data=expand(DATA, task=STUDY.tasks),
     output:
-        expand(f"{STUDY_DIR}/figures/finetuning.{{ending}}", ending=["png", "pdf"]),
+        report(
+            expand(
+                f"{STUDY_DIR}/figures/finetuning.{{ending}}", ending=["png", "pdf"]
+            ),
+            caption="../report/finetuning_figure.rst",
+            category="Fine-tuning",
+        ),
     log:
         f"{STUDY_DIR}/logs/figures.log",
     benchmark:
@@ -66,6 +79,6 @@ rule figures:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        shown=STUDY.shown(),
+        shown=json.dumps(STUDY.shown()),
     shell:
         "python -m acl_bert figures" " --config {params.config:q}" " > {log:q} 2>&1"

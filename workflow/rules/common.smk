@@ -1,38 +1,51 @@
 # What every stage needs: the checked study, the names in paths, and the parameters of a job.
 import json
 import os
+import shlex
 import shutil
 import sys
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# Jobs run with this very interpreter and source tree, installed or not, activated or not.
+# Jobs run with this source tree, installed or not, and with this very interpreter, activated or
+# not, unless they are given an environment of their own (--software-deployment-method).
 SOURCE = os.path.join(os.path.dirname(workflow.main_snakefile), "src")
 sys.path.insert(0, SOURCE)
-shell.prefix(
-    f"export PYTHONPATH='{SOURCE}' PATH='{os.path.dirname(sys.executable)}':\"$PATH\"; "
-    "set -euo pipefail; "
-)
+PREFIX = f"set -euo pipefail; export PYTHONPATH={shlex.quote(SOURCE)}; "
+if not workflow.deployment_settings.deployment_method:
+    PREFIX += f"export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH; "
+shell.prefix(PREFIX)
 
 # Nothing imported here imports torch: a dry run must be quick.
 from acl_bert import run_files
 from acl_bert.errors import InputError
+from acl_bert.model.encoder import encoder_fingerprint
 from acl_bert.settings.study import load_study, write_study
+from acl_bert.tasks.prepare import determinants
 
 try:
     STUDY = load_study(config, origin=", ".join(map(str, workflow.configfiles)))
 except InputError as error:
     raise WorkflowError(str(error))
 
-STUDY_DIR = f"results/{STUDY.name}"
+STUDY_DIR = Path("results", STUDY.name)
 STUDY_FILE = f"{STUDY_DIR}/config.yaml"
-TUNING_DIR = f"{STUDY_DIR}/tuning/{{task}}/{{encoder}}/{{method}}"
+CELL = ("{task}", "{encoder}", "{method}")
+DATA = str(run_files.data_path(STUDY_DIR, "{task}"))
+TOKENS = str(run_files.tokens_path(STUDY_DIR, "{task}", "{encoder}"))
+RUN = str(run_files.run_path(STUDY_DIR, *CELL, "{seed}"))
+TUNING = run_files.tuning_path(STUDY_DIR, *CELL)
+TUNING_RUN = str(run_files.tuning_run_path(TUNING, "{weight}", "{seed}"))
+LAMBDA = f"{TUNING}/{run_files.LAMBDA}"
+RUN_FILES = [f"{RUN}/{name}" for name in run_files.PUBLISHED]
+if STUDY.keep_models == "all":
+    RUN_FILES.append(directory(f"{RUN}/{run_files.MODEL}"))
+# The MLflow store is created before any run: several processes that open an absent SQLite store
+# at once would ruin it.
+TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []
 # Runs share one GPU one after the other; without a GPU only the cores bound them.
 GPU = 1 if STUDY.training.device != "cpu" and shutil.which("nvidia-smi") else 0
-RUN_DIR = f"{STUDY_DIR}/runs/{{task}}/{{encoder}}/{{method}}/seed-{{seed}}"
-RUN_FILES = [f"{RUN_DIR}/{name}" for name in run_files.PUBLISHED]
-if STUDY.keep_models == "all":
-    RUN_FILES.append(directory(f"{RUN_DIR}/{run_files.MODEL}"))
 
 
 wildcard_constraints:
@@ -43,15 +56,28 @@ wildcard_constraints:
     weight=r"[0-9.e-]+",
 
 
-def run_folders():
-    """Every run of the study."""
+def run_results():
+    """What shows that every run of the study is finished."""
     return expand(
-        RUN_DIR,
+        f"{RUN}/{run_files.METRICS}",
         task=STUDY.tasks,
         encoder=STUDY.encoders,
         method=STUDY.methods,
         seed=STUDY.seeds,
     )
+
+
+def data_settings(wildcards):
+    """What prepared rows depend on, the content of local files included but not their place."""
+    spec = STUDY.task_spec(wildcards.task)
+    return json.dumps(determinants(spec, STUDY.source, STUDY.selection))
+
+
+def tokens_settings(wildcards):
+    """What tokens depend on besides the rows."""
+    encoder = STUDY.encoder(wildcards.encoder)
+    fingerprint = encoder_fingerprint(encoder.path, encoder.revision)
+    return json.dumps([fingerprint, STUDY.training_of(wildcards.task).max_length])
 
 
 def run_settings(wildcards):
@@ -67,4 +93,4 @@ def chosen_lambda(wildcards):
     """The choice that a tuned method's runs wait for; nothing for the others."""
     if not STUDY.is_tuned(wildcards.method):
         return []
-    return f"{TUNING_DIR}/lambda.json"
+    return LAMBDA

@@ -9,7 +9,7 @@
 rule prepare:
     """Read, check, limit and split a task's rows."""
     output:
-        directory(f"{STUDY_DIR}/data/{{task}}"),
+        directory(DATA),
     log:
         f"{STUDY_DIR}/logs/prepare/{{task}}.log",
     benchmark:
@@ -18,7 +18,7 @@ rule prepare:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        data=lambda wildcards: STUDY.data_settings(wildcards.task),
+        settings=data_settings,
     shell:
         "python -m acl_bert prepare"
         " --config {params.config:q}"
@@ -29,9 +29,9 @@ rule prepare:
 rule tokenise:
     """Tokenise a task once for all runs with an encoder."""
     input:
-        data=f"{STUDY_DIR}/data/{{task}}",
+        data=DATA,
     output:
-        directory(f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}"),
+        directory(TOKENS),
     log:
         f"{STUDY_DIR}/logs/tokenise/{{task}}.{{encoder}}.log",
     benchmark:
@@ -40,8 +40,7 @@ rule tokenise:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        encoder=lambda wildcards: STUDY.encoder(wildcards.encoder).model_dump_json(),
-        max_length=lambda wildcards: STUDY.training_of(wildcards.task).max_length,
+        settings=tokens_settings,
     shell:
         "python -m acl_bert tokenise"
         " --config {params.config:q}"

@@ -2,12 +2,10 @@
 #   results/<study>/tokens/<task>/<encoder>/     from data.smk
 # OUTPUTS
 #   results/<study>/tracking.txt                 where the study's MLflow store is
-#   results/<study>/tuning/<task>/<encoder>/<method>/lambda.json     the chosen λ, and its scores
+#   results/<study>/tuning/<task>/<encoder>/<method>/lambda.json     the chosen λ; scores.json
 #   results/<study>/runs/<task>/<encoder>/<method>/seed-<n>/         the files of a run
 #
-# Every run is mirrored into MLflow while it trains. The store is created by a rule of its own:
-# several processes that open an absent SQLite store at once would ruin it. It is no output itself,
-# since it changes with every run.
+# Every run is mirrored into MLflow while it trains. The store is no output: it changes with each.
 
 
 rule init_tracking:
@@ -34,8 +32,8 @@ rule init_tracking:
 rule finetune:
     """Train and score one model."""
     input:
-        tracking=ancient(f"{STUDY_DIR}/tracking.txt"),
-        tokens=f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}",
+        tracking=TRACKING,
+        tokens=TOKENS,
         weight=chosen_lambda,
     output:
         RUN_FILES,
@@ -64,10 +62,10 @@ rule finetune:
 rule tuning_run:
     """Train one model of the λ grid, with a tuning seed; only its selection score is used."""
     input:
-        tracking=ancient(f"{STUDY_DIR}/tracking.txt"),
-        tokens=f"{STUDY_DIR}/tokens/{{task}}/{{encoder}}",
+        tracking=TRACKING,
+        tokens=TOKENS,
     output:
-        f"{TUNING_DIR}/lambda-{{weight}}/seed-{{seed}}/metrics.json",
+        f"{TUNING_RUN}/{run_files.METRICS}",
     log:
         f"{STUDY_DIR}/logs/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.log",
     benchmark:
@@ -96,13 +94,14 @@ rule choose_lambda:
     """Choose λ by the mean selection score over the tuning seeds."""
     input:
         runs=expand(
-            f"{TUNING_DIR}/lambda-{{weight}}/seed-{{seed}}/metrics.json",
+            f"{TUNING_RUN}/{run_files.METRICS}",
             weight=STUDY.tuning.lambdas,
             seed=STUDY.tuning.seeds,
             allow_missing=True,
         ),
     output:
-        f"{TUNING_DIR}/lambda.json",
+        LAMBDA,
+        f"{TUNING}/{run_files.LAMBDA_SCORES}",
     log:
         f"{STUDY_DIR}/logs/choose_lambda/{{task}}.{{encoder}}.{{method}}.log",
     benchmark:

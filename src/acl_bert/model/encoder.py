@@ -1,11 +1,10 @@
 """Where a pre-trained encoder comes from: the hub, a local folder, or a Python package."""
 
-import hashlib
 import importlib.util
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.files import canonical_hash
+from acl_bert.files import canonical_hash, content_hash
 
 PACKAGE = "package:"
 WEIGHTS = "model.safetensors"
@@ -53,8 +52,4 @@ def encoder_fingerprint(path: str, revision: str | None) -> str:
     resolved = Path(resolve_path(path))
     if not resolved.is_dir():
         return canonical_hash([path, revision])
-    digest = hashlib.sha256((resolved / "config.json").read_bytes())
-    with (resolved / WEIGHTS).open("rb") as stream:
-        while block := stream.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
+    return content_hash([resolved / "config.json", resolved / WEIGHTS])

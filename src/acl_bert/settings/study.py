@@ -2,7 +2,6 @@
 
 import difflib
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -200,22 +199,14 @@ class Study(Section):
         """Task, encoder, method and seed of every run."""
         return itertools.product(self.tasks, self.encoders, self.methods, self.seeds)
 
-    def data_settings(self, task: str) -> str:
-        """What a task's prepared rows depend on, as JSON."""
-        parts = (self.task_spec(task), self.source, self.selection)
-        return "[" + ",".join(part.model_dump_json(by_alias=True) for part in parts) + "]"
-
-    def shown(self) -> str:
-        """What tables and figures depend on besides the runs, as JSON: rows, names, order."""
-        return json.dumps(
-            {
-                "tasks": list(self.tasks),
-                "encoders": {name: encoder.path for name, encoder in self.encoders.items()},
-                "methods": {name: row.title for name, row in self.method_rows.items()},
-                "seeds": self.seeds,
-            },
-            ensure_ascii=False,
-        )
+    def shown(self) -> dict[str, Any]:
+        """What tables and figures depend on besides the runs: rows, names, order."""
+        return {
+            "tasks": {name: spec.title for name, spec in self.task_specs.items()},
+            "encoders": {name: encoder.path for name, encoder in self.encoders.items()},
+            "methods": {name: row.title for name, row in self.method_rows.items()},
+            "seeds": self.seeds,
+        }
 
     def run_settings(
         self, task: str, encoder: str, method: str, seed: int, weight: float | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
+from acl_bert.run_files import TASK, data_path
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -61,7 +62,7 @@ class Layout:
 
 def read_layout(
     study_folder: Path,
-    tasks: Iterable[str],
+    tasks: Mapping[str, str],
     encoders: Mapping[str, str],
     methods: Mapping[str, str],
     seeds: Iterable[int],
@@ -72,20 +73,23 @@ def read_layout(
     """
     return Layout(
         study=study_folder.name,
-        tasks={task: _task(study_folder / "data" / task / "task.json") for task in tasks},
+        tasks={
+            task: _task(data_path(study_folder, task) / TASK, title)
+            for task, title in tasks.items()
+        },
         encoders=dict(encoders),
         methods=dict(methods),
         seeds=tuple(seeds),
     )
 
 
-def _task(path: Path) -> TaskLayout:
+def _task(path: Path, title: str) -> TaskLayout:
     try:
         task = read_json(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; prepare the task's data first") from error
     return TaskLayout(
-        title=task["title"],
+        title=title,
         metrics=tuple(
             name + suffix for suffix in task["dev_sets"].values() for name in task["metrics"]
         ),

@@ -3,23 +3,28 @@
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from acl_bert.run_files import RunFolder
+from acl_bert.files import write_json
+from acl_bert.run_files import LAMBDA, LAMBDA_SCORES, RunFolder, tuning_run_path
 
 
-def choose_lambda(folder: Path, lambdas: Iterable[float], seeds: Iterable[int]) -> dict[str, Any]:
+def choose_lambda(folder: Path, lambdas: Iterable[float], seeds: Iterable[int]) -> float:
     """The λ with the best mean selection score over the tuning seeds, the smaller of equals.
 
-    `folder` holds the tuning runs, lambda-<λ>/seed-<n>. Raises InputError where one is missing.
+    `folder` holds the tuning runs and gets lambda.json, the choice alone, so that a wider grid
+    with the same winner repeats no run, and scores.json. Raises InputError where a run is missing.
     """
     seeds = tuple(seeds)
     scores = {
         weight: statistics.fmean(
-            RunFolder(folder / f"lambda-{weight}" / f"seed-{seed}").metrics()["selection"]["value"]
+            RunFolder(tuning_run_path(folder, weight, seed)).metrics()["selection"]["value"]
             for seed in seeds
         )
         for weight in sorted(lambdas)
     }
     best = max(scores, key=lambda weight: scores[weight])  # max() takes the first of equals
-    return {"lambda": best, "seeds": seeds, "scores": {str(w): s for w, s in scores.items()}}
+    write_json(
+        folder / LAMBDA_SCORES, {"seeds": seeds, "scores": {str(w): scores[w] for w in scores}}
+    )
+    write_json(folder / LAMBDA, {"lambda": best})
+    return best

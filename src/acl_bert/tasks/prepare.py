@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from acl_bert.files import atomic_folder, read_json, to_json
-from acl_bert.tasks.sources import Example, read, splits_of
+from acl_bert.errors import InputError
+from acl_bert.files import atomic_folder, canonical_hash, content_hash, read_json, to_json
+from acl_bert.run_files import TASK
+from acl_bert.tasks.sources import Example, local_files, read, splits_of
 from acl_bert.tasks.spec import Selection, Source, TaskSpec
 from acl_bert.tasks.split import hold_out, limit
 
@@ -22,6 +24,11 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
     Raises InputError before anything is published.
     """
     given = {name: read(spec, source, name) for name in splits_of(spec, source)}
+    if "selection" in given and selection.split == "dev":
+        raise InputError(
+            f"tasks.{spec.id}.files.selection: the study selects on dev (selection.split); "
+            "leave out one of the two"
+        )
     taken = {name: limit(spec, rows, _limit_of(spec, name), name) for name, rows in given.items()}
     origin = {name: name for name in given}  # split -> the source's split that it comes from
     if "selection" not in taken:
@@ -59,14 +66,38 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
                 }
                 for name in order
             },
+            "determined_by": _determined_by(spec, source, selection),
             "fingerprint": _fingerprint(spec.labels, {name: taken[name] for name in order}),
         }
-        (aside / "task.json").write_text(to_json(task), encoding="utf-8")
+        (aside / TASK).write_text(to_json(task), encoding="utf-8")
+
+
+def determinants(spec: TaskSpec, source: Source, selection: Selection) -> dict[str, Any]:
+    """What a task's prepared rows depend on: the content of local files, not where they are."""
+    of_source = {"hub": "hub", "glue": "glue", "files": "files", "generator": "generate"}
+    others = {key for kind, key in of_source.items() if kind != source.kind}
+    return {
+        "task": spec.model_dump(exclude={"title", *others}),
+        "source": source.model_dump(exclude={"folder"}),
+        "content": content_hash(local_files(spec, source)),
+        "selection": selection.model_dump(),
+    }
+
+
+def is_prepared(spec: TaskSpec, source: Source, selection: Selection, folder: Path) -> bool:
+    """Whether `folder` holds what `prepare` would make now."""
+    if not (folder / TASK).is_file():
+        return False
+    return bool(read_task(folder)["determined_by"] == _determined_by(spec, source, selection))
+
+
+def _determined_by(spec: TaskSpec, source: Source, selection: Selection) -> str:
+    return canonical_hash(determinants(spec, source, selection))
 
 
 def read_task(folder: Path) -> dict[str, Any]:
     """The content of a prepared task's task.json."""
-    task: dict[str, Any] = read_json(folder / "task.json")
+    task: dict[str, Any] = read_json(folder / TASK)
     return task
 
 

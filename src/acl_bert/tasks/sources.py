@@ -73,6 +73,18 @@ def _check_count(spec: TaskSpec, source: Source, split: str, found: int) -> None
     raise InputError(f"{place}: {found} rows, officially {official}; {remedy}")
 
 
+def local_files(spec: TaskSpec, source: Source) -> list[Path]:
+    """The files on this machine that the rows come from, as far as they are there now."""
+    paths: list[Path] = []
+    if source.kind == "glue" and source.folder is not None:
+        paths = [glue_path(spec, source, split) for split in splits_of(spec, source)]
+    elif source.kind == "files":
+        paths = [Path(source.folder or "", spec.files[split]) for split in splits_of(spec, source)]
+    elif source.kind == "hub" and source.folder is not None and spec.hub is not None:
+        paths = sorted(Path(source.folder, spec.hub.config).glob("*.parquet"))
+    return [path for path in paths if path.is_file()]
+
+
 def read_hub(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From the hub's data set, or from a folder that holds a copy of its repository."""
     from datasets import ClassLabel, load_dataset  # slow to import, and training never needs it

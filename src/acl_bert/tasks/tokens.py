@@ -14,6 +14,7 @@ import numpy as np
 
 from acl_bert.errors import InputError, first_line
 from acl_bert.files import atomic_folder, read_json, to_json
+from acl_bert.run_files import TOKENS
 from acl_bert.tasks.prepare import read_split, read_task
 
 _CHUNK = 10_000  # rows tokenised at once: bounds the memory that MNLI takes
@@ -25,8 +26,8 @@ def tokenise(
     revision: str | None,
     max_length: int,
     folder: Path,
-    encoder: str | None = None,
-    encoder_fingerprint: str | None = None,
+    encoder: str,
+    encoder_fingerprint: str,
 ) -> None:
     """Tokenise a prepared task's splits and publish `folder`.
 
@@ -38,7 +39,7 @@ def tokenise(
     if max_length > tokenizer.model_max_length:
         raise InputError(
             f"training.max_length: {max_length} is more than the {tokenizer.model_max_length} "
-            f"tokens that {encoder or encoder_path} takes; lower it"
+            f"tokens that {encoder} takes; lower it"
         )
     task = read_task(data_folder)
     ids_type = np.uint16 if len(tokenizer) <= 2**16 else np.int32
@@ -57,7 +58,7 @@ def tokenise(
         description = {
             "fingerprint": digest.hexdigest(),
             "data_fingerprint": task["fingerprint"],
-            "encoder": encoder or str(encoder_path),
+            "encoder": encoder,
             "revision": revision,
             "encoder_fingerprint": encoder_fingerprint,
             "max_length": max_length,
@@ -66,7 +67,21 @@ def tokenise(
             "truncated": truncated,
             "task": task,
         }
-        (aside / "tokens.json").write_text(to_json(description), encoding="utf-8")
+        (aside / TOKENS).write_text(to_json(description), encoding="utf-8")
+
+
+def is_tokenised(
+    data_folder: Path, max_length: int, folder: Path, encoder_fingerprint: str
+) -> bool:
+    """Whether `folder` holds what `tokenise` would make of the prepared task now."""
+    if not (folder / TOKENS).is_file():
+        return False
+    made = read_json(folder / TOKENS)
+    return bool(
+        made["data_fingerprint"] == read_task(data_folder)["fingerprint"]
+        and made["max_length"] == max_length
+        and made["encoder_fingerprint"] == encoder_fingerprint
+    )
 
 
 def load_tokenizer(encoder_path: str, revision: str | None) -> Any:
@@ -163,18 +178,15 @@ class Split:
         assert self.labels is not None
         return self.labels
 
-    def batch(
-        self, indices: Sequence[int] | np.ndarray, pad_to_multiple: int = 1
-    ) -> dict[str, np.ndarray]:
+    def batch(self, indices: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
         """The rows at `indices`, padded at the end to the longest of them.
 
         Returns `input_ids`, `attention_mask` and, if the encoder has segments, `token_type_ids`:
-        int64, (rows, longest length rounded up to a multiple of `pad_to_multiple`).
+        int64, (rows, longest length).
         """
         rows = np.asarray(indices, dtype=np.int64)
         lengths = self.lengths[rows]
-        width = -(-int(lengths.max()) // pad_to_multiple) * pad_to_multiple
-        places = np.arange(width)
+        places = np.arange(lengths.max())
         real = places < lengths[:, None]
         source = (self._starts[rows, None] + places)[real]
         input_ids = np.full(real.shape, self._pad, dtype=np.int64)
@@ -191,7 +203,7 @@ class TokenStore:
     """A folder that `tokenise` published; `description` is its tokens.json."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / "tokens.json"
+        path = folder / TOKENS
         if not path.exists():
             raise InputError(f"{path}: no such file; tokenise the task first")
         self.folder = folder

@@ -39,11 +39,8 @@ def load_batch(
     split: Split, rows: np.ndarray, device: torch.device
 ) -> tuple[dict[str, Tensor], Tensor]:
     """The model's inputs, each (batch, length), and the labels, (batch,), on the device."""
-    inputs = {
-        name: torch.from_numpy(array).to(device, non_blocking=True)
-        for name, array in split.batch(rows).items()
-    }
-    return inputs, torch.from_numpy(split.targets[rows]).to(device, non_blocking=True)
+    inputs = {name: torch.from_numpy(array).to(device) for name, array in split.batch(rows).items()}
+    return inputs, torch.from_numpy(split.targets[rows]).to(device)
 
 
 def updates(batches: list[np.ndarray], accumulation: int) -> Iterator[list[np.ndarray]]:
