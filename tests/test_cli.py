@@ -153,7 +153,7 @@ def test_a_name_that_the_study_has_not(
 
 def test_a_lambda_that_the_method_cannot_take(study: Path, tmp_path: Path, capsys: Any) -> None:
     assert finetune(study, tmp_path / "results", "--lambda", "-1") == 2
-    assert "methods.acl: lambda: " in capsys.readouterr().err
+    assert "methods.acl.lambda: " in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 
 

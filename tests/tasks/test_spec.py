@@ -51,8 +51,8 @@ def test_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("task", "overrides", "message"),
     [
-        ("rtee", {}, r"tasks\.rtee: no such task; did you mean rte\?"),
-        ("rte", {"metric": ["accuracy"]}, r"tasks\.rte\.metric: unknown key; did you mean metrics"),
+        ("rtee", {}, r"tasks\.rtee: no such task; did you mean 'rte'\?"),
+        ("rte", {"metric": ["accuracy"]}, r"tasks\.rte\.metric: unknown key; did you mean 'metrics'"),
         ("rte", {"limit": {"train": 0}}, r"tasks\.rte\.limit\.train: .*greater than 0"),
         ("rte", {"metrics": ["acc"]}, r"tasks\.rte\.metrics\.0: "),
         ("rte", {"id": "cola"}, r"tasks\.rte\.id: .*leave it out"),
@@ -68,7 +68,7 @@ def test_is_frozen() -> None:
         ("mine", OWN | {"dev_sets": {"dev": "", "dev_b": ""}}, "two sets have the same suffix"),
         ("mine", OWN | {"text": []}, r"tasks\.mine\.text: "),
         ("My task", OWN, r"tasks\.My task\.id: "),
-        ("mine", {k: v for k, v in OWN.items() if k != "title"}, r"tasks\.mine\.title: .*required"),
+        ("mine", {k: v for k, v in OWN.items() if k != "title"}, r"tasks\.mine\.title: is missing"),
     ],
 )
 def test_refuses_naming_the_key(task: str, overrides: dict[str, object], message: str) -> None:

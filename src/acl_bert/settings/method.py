@@ -51,6 +51,8 @@ class Method(Section):
     def _consistent(self) -> Self:
         if self.combination == "convex" and self.weight > 1:
             raise ValueError(f"lambda: {self.weight:g} is above 1, where (1−λ)·CE is negative")
+        if self.contrastive == "none" and self.gate.mode != "off":
+            raise ValueError(f"gate.mode: {self.gate.mode} needs a contrastive term to judge")
         return self
 
     @property

@@ -1,12 +1,10 @@
 """A study: one config file, everything that is run and how."""
 
-import difflib
 import itertools
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -21,6 +19,7 @@ from pydantic import (
 from acl_bert.errors import InputError
 from acl_bert.files import canonical_hash, write_text
 from acl_bert.settings.base import Section, merge, patch_of
+from acl_bert.settings.explain import explain, nearest, unknown
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.training import Training
 from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
@@ -143,7 +142,7 @@ class Study(Section):
         for name, patch in self.methods.items():
             like = _written(patch).get("like", name)
             if like not in known and "like" in _written(patch):
-                raise InputError(f"methods.{name}.like: {_unknown(like, known)}")
+                raise InputError(f"methods.{name}.like: {unknown(like, known)}")
             base = known[like].model_dump(by_alias=True) if like in known else {}
             if like != name and base:
                 base["title"] = name
@@ -151,10 +150,10 @@ class Study(Section):
                 rows[name] = Method.model_validate(merge(base, _written(patch, without=("like",))))
             except ValidationError as error:
                 if name in known or "title" in _written(patch) or "like" in _written(patch):
-                    raise _explain(error, f"methods.{name}") from None
+                    raise explain(error, Method, "methods", name) from None
                 raise InputError(
                     f"methods.{name}: a row of your own needs a title, or `like: <known method>`; "
-                    f"{_nearest(name, known)}"
+                    f"{nearest(name, known)}"
                 ) from None
         titles = [row.title for row in rows.values()]
         if twice := sorted({title for title in titles if titles.count(title) > 1}):
@@ -169,7 +168,7 @@ class Study(Section):
 
     def _named(self, kind: str, known: Mapping[str, T], name: str) -> T:
         if name not in known:
-            raise InputError(f"study {self.name}, {kind}: {_unknown(name, known)}")
+            raise InputError(f"study {self.name}, {kind}: {unknown(name, known)}")
         return known[name]
 
     def method_row(self, name: str, weight: float | None = None) -> Method:
@@ -180,7 +179,7 @@ class Study(Section):
         try:
             return Method.model_validate(row.model_dump(by_alias=True) | {"lambda": weight})
         except ValidationError as error:
-            raise _explain(error, f"methods.{name}") from None
+            raise explain(error, Method, "methods", name) from None
 
     def training_of(self, task: str) -> Training:
         """The study's training keys under those of the task."""
@@ -229,52 +228,6 @@ def _written(patch: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     return {key: value for key, value in written.items() if key not in without}
 
 
-def _nearest(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(map(str, known))}"
-
-
-def _unknown(name: str, known: Any) -> str:
-    return f"{name!r} is not known; {_nearest(name, known)}"
-
-
-def _keys_at(place: tuple[Any, ...]) -> list[str]:
-    """The keys that the section at `place` of a study knows."""
-
-    def fields(section: Any) -> dict[str, Any]:
-        return {field.alias or name: field for name, field in section.model_fields.items()}
-
-    section: Any = Study
-    for part in place:
-        if get_origin(section) is dict:  # `part` is the name of an entry
-            section = get_args(section)[1]
-        else:
-            section = fields(section)[part].annotation
-        if get_origin(section) is UnionType:  # a section that may be left empty
-            section = get_args(section)[0]
-    return list(fields(section))
-
-
-def _explain(error: ValidationError, origin: str) -> InputError:
-    lines = []
-    for fault in error.errors():
-        place = tuple(part for part in fault["loc"] if part != "[key]")
-        name = ".".join(map(str, place))
-        given = fault["input"]
-        if fault["type"] == "extra_forbidden":
-            what = f"unknown key; {_nearest(str(place[-1]), _keys_at(place[:-1]))}"
-        elif fault["type"] == "missing":
-            what = "is missing"
-        elif fault["type"] == "value_error":
-            what = fault["msg"].removeprefix("Value error, ")
-        elif fault["type"] in ("model_type", "dict_type"):
-            what = f"should be a mapping of keys, {{}} for none (got {given!r})"
-        else:
-            what = f"{fault['msg']} (got {given!r})"
-        lines.append(f"{origin}: {name + ': ' if name else ''}{what}")
-    return InputError("\n".join(lines))
-
-
 def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Study:
     """The study in a YAML file, or in a mapping already read from `origin`; every fault at once.
 
@@ -298,10 +251,10 @@ def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Stud
         for method in filter(study.is_tuned, study.methods):
             for weight in study.tuning.lambdas:
                 study.method_row(method, weight)
-    except ValidationError as error:
-        raise _explain(error, origin) from None
-    except InputError as error:
-        raise InputError(f"{origin}: {error}") from None
+    except (ValidationError, InputError) as error:
+        faults = explain(error, Study) if isinstance(error, ValidationError) else error
+        lines = str(faults).splitlines()
+        raise InputError("\n".join(f"{origin}: {line}" for line in lines)) from None
     return study
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acl_bert.errors import InputError, first_line
-from acl_bert.tasks import generator, tables
+from acl_bert.tasks import generator, readers
 from acl_bert.tasks.spec import Source, TaskSpec
 
 
@@ -141,7 +141,7 @@ def read_hub(spec: TaskSpec, source: Source, split: str) -> list[Example]:
 def _refuse_pointer(path: Path) -> None:
     with path.open("rb") as stream:
         if stream.read(4) != b"PAR1":
-            tables.read_text(path)  # says what a Git LFS pointer is
+            readers.read_text(path)  # says what a Git LFS pointer is
             raise InputError(f"{path}: line 1: not a Parquet file; fetch it again")
 
 
@@ -167,8 +167,8 @@ def read_glue(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     path = glue_path(spec, source, split)
     assert spec.glue is not None
     file = spec.glue.files[split]
-    rows = tables.name_columns(
-        path, tables.TABBED[spec.glue.quoting](path), file.columns, header=file.header
+    rows = readers.name_columns(
+        path, readers.TABBED[spec.glue.quoting](path), file.columns, header=file.header
     )
     text, label = spec.glue.text or spec.text, spec.glue.label or spec.label
     return _examples(spec, path, rows, text, label, split)
@@ -177,7 +177,7 @@ def read_glue(spec: TaskSpec, source: Source, split: str) -> list[Example]:
 def read_files(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From the user's own files."""
     path = Path(source.folder or "", spec.files[split])
-    rows = tables.read_table(path, spec.quoting)
+    rows = readers.read_table(path, spec.quoting)
     return _examples(spec, path, rows, spec.text, spec.label, split)
 
 
@@ -202,7 +202,7 @@ SOURCES: dict[str, Callable[[TaskSpec, Source, str], list[Example]]] = {
 def _examples(
     spec: TaskSpec,
     path: Path,
-    rows: Iterable[tables.Row],
+    rows: Iterable[readers.Row],
     text_columns: list[str],
     label_column: str,
     split: str,

@@ -1,6 +1,5 @@
 """What a task is, and where a study takes its rows from: plain data, checked when it is read."""
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -8,9 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PositiveInt,
     StringConstraints,
@@ -19,6 +16,8 @@ from pydantic import (
 )
 
 from acl_bert.errors import InputError
+from acl_bert.settings.base import Section, merge
+from acl_bert.settings.explain import explain, nearest
 
 SourceKind = Literal["hub", "glue", "files", "generator"]
 Metric = Literal["accuracy", "f1", "matthews", "accuracy_f1"]
@@ -30,11 +29,7 @@ Spelling = Annotated[str, BeforeValidator(lambda v: str(v) if type(v) is int els
 SplitName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Source(_Frozen):
+class Source(Section):
     """Where the rows of a study's tasks come from."""
 
     kind: SourceKind = Field(
@@ -59,7 +54,7 @@ class Source(_Frozen):
     )
 
 
-class Selection(_Frozen):
+class Selection(Section):
     """On which rows the best epoch and λ are chosen (paper.md §2, row "protocol")."""
 
     split: Literal["held_out", "dev"] = Field(
@@ -75,7 +70,7 @@ class Selection(_Frozen):
     )
 
 
-class Limit(_Frozen):
+class Limit(Section):
     """Fewer rows than the source has, drawn stratified and always the same ones."""
 
     train: PositiveInt | None = Field(
@@ -85,14 +80,14 @@ class Limit(_Frozen):
     dev: PositiveInt | None = Field(default=None, description="Rows taken from each dev set.")
 
 
-class HubLayout(_Frozen):
+class HubLayout(Section):
     """Where a task is found in the hub's data set."""
 
     config: str = Field(description="Name of the data set's configuration.")
     splits: dict[SplitName, str] = Field(description="Our split name -> the hub's.")
 
 
-class GlueFile(_Frozen):
+class GlueFile(Section):
     """One TSV file of GLUE."""
 
     name: str
@@ -100,7 +95,7 @@ class GlueFile(_Frozen):
     header: bool = Field(default=True, description="Whether its first line names the columns.")
 
 
-class GlueLayout(_Frozen):
+class GlueLayout(Section):
     """Where a task is found in GLUE's TSV folder."""
 
     folder: str
@@ -114,7 +109,7 @@ class GlueLayout(_Frozen):
     )
 
 
-class Generate(_Frozen):
+class Generate(Section):
     """Which grammar a generated task comes from (generator.py), and its sizes."""
 
     grammar: Literal["acceptability", "paraphrase", "inference"]
@@ -123,7 +118,7 @@ class Generate(_Frozen):
     seed: int = Field(default=7, ge=0)
 
 
-class TaskSpec(_Frozen):
+class TaskSpec(Section):
     """A classification task over one or two texts.
 
     `id` is the task's name in paths and tables. The index of a name in `labels` is its class id.
@@ -217,42 +212,14 @@ def resolve(task_id: str, overrides: Mapping[str, Any] | None = None) -> TaskSpe
     """
     overrides = overrides or {}
     if task_id not in _rows() and not {"text", "labels"} & set(overrides):
-        near = difflib.get_close_matches(task_id, _rows(), n=1)
         raise InputError(
-            f"tasks.{task_id}: no such task; "
-            + (f"did you mean {near[0]}? " if near else "")
-            + f"The known ones are {', '.join(_rows())}; a task of your own needs "
-            "title, text, labels, metrics, selection_metric and files"
+            f"tasks.{task_id}: no such task; {nearest(task_id, _rows())}; a task of your own "
+            "needs title, text, labels, metrics, selection_metric and files"
         )
     if "id" in overrides:
         raise InputError(f"tasks.{task_id}.id: the key above it is the task's id; leave it out")
-    merged = _merge(_rows().get(task_id, {}), overrides)
+    merged = merge(_rows().get(task_id, {}), dict(overrides))
     try:
         return TaskSpec(id=task_id, **merged)
     except ValidationError as error:
-        raise InputError(_explain(task_id, error)) from None
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            merged[key] = _merge(below, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _explain(task_id: str, error: ValidationError) -> str:
-    lines = []
-    for fault in error.errors():
-        place = ".".join(["tasks", task_id, *map(str, fault["loc"])])
-        if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-            names = [name for name in TaskSpec.model_fields if name != "id"]
-            near = difflib.get_close_matches(str(fault["loc"][-1]), names, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(names)}"
-            lines.append(f"{place}: unknown key; {remedy}")
-        else:
-            lines.append(f"{place}: {fault['msg'].removeprefix('Value error, ')}")
-    return "\n".join(lines)
+        raise explain(error, TaskSpec, "tasks", task_id) from None

@@ -267,5 +267,6 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
     for name in PUBLISHED:  # not the model: no second copy of it
-        client.log_artifact(run_id, str(folder.path / name))
+        if (folder.path / name).is_file():  # a run that tries a λ has no predictions
+            client.log_artifact(run_id, str(folder.path / name))
     client.set_terminated(run_id, "FINISHED", end)
