@@ -56,7 +56,7 @@ def test_publishes_the_contracts_files(tmp_path: Path) -> None:
         "task": "cola",
         "title": "CoLA",
         "labels": ["unacceptable", "acceptable"],
-        "metrics": ["matthews", "accuracy"],
+        "metrics": ["matthews"],
         "selection_metric": "matthews",
         "dev_sets": {"dev": ""},
         "source": "glue",

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from acl_bert.tasks.readers import name_columns, read_tabbed, read_tabbed_quoted, read_table
 
 from acl_bert.errors import InputError
+from acl_bert.tasks.readers import name_columns, read_tabbed, read_tabbed_quoted, read_table
 
 
 def write(path: Path, content: str | bytes) -> Path:

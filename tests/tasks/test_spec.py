@@ -52,7 +52,11 @@ def test_is_frozen() -> None:
     ("task", "overrides", "message"),
     [
         ("rtee", {}, r"tasks\.rtee: no such task; did you mean 'rte'\?"),
-        ("rte", {"metric": ["accuracy"]}, r"tasks\.rte\.metric: unknown key; did you mean 'metrics'"),
+        (
+            "rte",
+            {"metric": ["accuracy"]},
+            r"tasks\.rte\.metric: unknown key; did you mean 'metrics'",
+        ),
         ("rte", {"limit": {"train": 0}}, r"tasks\.rte\.limit\.train: .*greater than 0"),
         ("rte", {"metrics": ["acc"]}, r"tasks\.rte\.metrics\.0: "),
         ("rte", {"id": "cola"}, r"tasks\.rte\.id: .*leave it out"),

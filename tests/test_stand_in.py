@@ -1,0 +1,27 @@
+"""The generated tasks are worth training on: reading a sentence pays, counting its words does not."""
+
+from pathlib import Path
+
+import pytest
+from bag_of_words import bag_of_words_accuracy
+
+from acl_bert.cli import main
+from acl_bert.run_files import RunFolder, run_path
+from acl_bert.tasks.sources import read
+from acl_bert.tasks.spec import Source, resolve
+
+DEMO = Path(__file__).parents[1] / "config" / "demo.yaml"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["acceptability", "paraphrase"])
+def test_fine_tuning_beats_a_bag_of_words_by_ten_points(tmp_path: Path, task: str) -> None:
+    # The study's own settings, but for the tracking that a test has no use for.
+    config = tmp_path / "demo.yaml"
+    config.write_text(DEMO.read_text() + "\ntracking: {enabled: false}\n")
+    arguments = ["--config", str(config), "--results", str(tmp_path), "--task", task]
+    assert main(["finetune", *arguments, "--method", "ce", "--seed", "1"]) == 0
+    run = RunFolder(run_path(tmp_path / "demo", task, "minilm", "ce", 1)).metrics()
+    spec, source = resolve(task), Source(kind="generator")
+    counting = bag_of_words_accuracy(read(spec, source, "train"), read(spec, source, "dev"))
+    assert run["metrics"]["accuracy"] >= counting + 0.10
