@@ -1,4 +1,4 @@
-"""The generated tasks are worth training on: reading a sentence pays, counting its words does not."""
+"""The generated tasks are worth training on: reading a sentence pays, counting words does not."""
 
 from pathlib import Path
 
