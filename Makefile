@@ -13,8 +13,10 @@ TORCH_VERSION := $(shell sed -n 's/^torch==//p' requirements.lock)
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# GLUE_DIR: a folder in GLUE's TSV layout, in place of the study's own source.
-SOURCE := $(if $(GLUE_DIR),--config 'source={kind: glue, folder: "$(abspath $(GLUE_DIR))"}')
+# A folder in GLUE's TSV layout, in place of the study's own source.
+ifneq ($(GLUE_DIR),)
+SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
+endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
 
 .PHONY: help demo test reproduce ui bench lint schema lock clean
@@ -44,11 +46,11 @@ test: $(READY) ## the tests
 	$(BIN)/python -m pytest
 
 reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: GLUE_DIR=…
-	$(SNAKEMAKE) --configfile $(CONFIG)
-	@$(BIN)/python -m acl_bert where --config $(CONFIG)
+	$(SNAKEMAKE) --configfile "$(CONFIG)"
+	@$(BIN)/python -m acl_bert where --config "$(CONFIG)"
 
 ui: $(READY) ## MLflow's pages of CONFIG's study
-	$(BIN)/python -m acl_bert ui --config $(CONFIG) --port $(PORT)
+	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --port $(PORT)
 
 bench: $(READY) ## the speed of training and of starting, as ratios
 	$(BIN)/python benchmarks/bench.py

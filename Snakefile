@@ -3,7 +3,7 @@
 # A study file replaces the default one; it is not merged into it.
 if not workflow.overwrite_configfiles:
 
-    configfile: "config/demo.yaml"
+    configfile: f"{workflow.basedir}/config/demo.yaml"
 
 
 report: "workflow/report/study.rst"

@@ -81,8 +81,10 @@ def finetune(args: argparse.Namespace) -> None:
     logging.disable_progress_bar()
     tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
     settings = settle(settings)
-    work = open_run(settings, encoder, tokens, folder)
-    with _followed(args, study, work, target):
+    with (
+        open_run(settings, encoder, tokens, folder) as work,
+        _followed(args, study, work, target),
+    ):
         finetune(
             settings,
             encoder,
@@ -185,12 +187,18 @@ def mirror(args: argparse.Namespace) -> None:
     study = load_study(args.config)
     folder = args.results / study.name
     uri = initialise(study.tracking.uri, folder)
+    faults = []
     for run in (*find_runs(folder), *find_runs(folder, tuning=True)):
         try:
             mirror(run.path, uri, study.name, variant_of(run.path))
         except (StoreError, MlflowException) as error:
             raise InputError(not_mirrored(uri, error)) from None
+        except InputError as error:  # of this run; the others go on
+            faults.append(str(error))
+            continue
         print(run.path)
+    if faults:
+        raise InputError("\n".join(faults))
 
 
 def ui(args: argparse.Namespace) -> None:
@@ -209,6 +217,8 @@ def where(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
 
     folder = args.results / load_study(args.config).name
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; run the study first")
     for name in ("tables", "figures"):
         for path in sorted((folder / name).iterdir()) if (folder / name).is_dir() else []:
             print(path)
@@ -312,4 +322,9 @@ def main(arguments: list[str] | None = None) -> int:
     except AclBertError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    except OSError as error:  # a full disk, a folder that may not be written
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     return 0

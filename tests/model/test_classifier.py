@@ -103,6 +103,8 @@ def test_a_real_encoder_from_a_package() -> None:
     [
         ("package:no_such_package", "not installed"),
         ("package:yaml", "carries no model.safetensors"),
+        ("package:no_such.module", "not installed"),
+        ("package:../up", "not installed"),
         ("./nowhere", "no such folder"),
         ("/a/b/nowhere", "no such folder"),
     ],
@@ -134,3 +136,15 @@ def test_fingerprints_follow_content_not_place(tiny_encoder: Path, tmp_path: Pat
     assert encoder_fingerprint(str(copy), None) != original
     hub = [encoder_fingerprint("some/encoder", revision) for revision in ("a", "b")]
     assert hub[0] != hub[1]
+
+
+def test_a_folder_without_tokenizer_is_explained(tiny_encoder: Path, tmp_path: Path) -> None:
+    """transformers would make an empty one, and every word unknown."""
+    folder = tmp_path / "without"
+    shutil.copytree(tiny_encoder, folder)
+    before = encoder_fingerprint(str(folder), None)
+    (folder / "vocab.txt").unlink(missing_ok=True)
+    assert encoder_fingerprint(str(folder), None) != before
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="holds no tokenizer"):
+        resolve_path(str(folder))

@@ -325,3 +325,26 @@ def test_which_methods_are_tuned() -> None:
         "acl": True,
     }
     assert not any(load_study(VALID).is_tuned(method) for method in VALID["methods"])
+
+
+@pytest.mark.parametrize("text", ["name: a\nname: b\n", "methods: {acl: {}, ce: {}, acl: {}}\n"])
+def test_a_key_twice_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"twice\.yaml: .*second time"):
+        load_study(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("seeds", [True]),
+        ("seeds", [2**32]),
+        ("tuning.lambdas", [True]),
+        ("tasks.inference.limit.train", True),
+        ("selection.seed", 2**32),
+        ("name", "x" * 101),
+    ],
+)
+def test_numbers_and_names_that_would_fail_later(key: str, value: object) -> None:
+    assert f"config: {key}" in fault(changed(key, value))

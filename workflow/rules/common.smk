@@ -22,9 +22,14 @@ from acl_bert import run_files
 from acl_bert.errors import InputError
 from acl_bert.model.encoder import encoder_fingerprint
 from acl_bert.settings.study import load_study, write_study
+from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.tasks.prepare import determinants
 
 try:
+    for path in workflow.configfiles:
+        read_yaml(
+            Path(path)
+        )  # refuses what Snakemake's own reader takes, such as a key twice
     STUDY = load_study(config, origin=", ".join(map(str, workflow.configfiles)))
 except InputError as error:
     raise WorkflowError(str(error))
@@ -53,7 +58,7 @@ wildcard_constraints:
     encoder="|".join(STUDY.encoders),
     method="|".join(STUDY.methods),
     seed=r"\d+",
-    weight=r"[0-9.e-]+",
+    weight=r"[0-9.e+-]+",
 
 
 def run_results():

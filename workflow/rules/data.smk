@@ -7,13 +7,16 @@
 
 
 rule prepare:
-    """Read, check, limit and split a task's rows."""
     output:
         directory(DATA),
     log:
         f"{STUDY_DIR}/logs/prepare/{{task}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/prepare/{{task}}.tsv"
+    """Read, check, limit and split a task's rows."""
+
+    # Before any training: a fault in the rows shows at once, not in the morning.
+    priority: 2
     conda:
         "../../environment.yml"
     params:
@@ -27,7 +30,6 @@ rule prepare:
 
 
 rule tokenise:
-    """Tokenise a task once for all runs with an encoder."""
     input:
         data=DATA,
     output:
@@ -36,6 +38,8 @@ rule tokenise:
         f"{STUDY_DIR}/logs/tokenise/{{task}}.{{encoder}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/tokenise/{{task}}.{{encoder}}.tsv"
+    """Tokenise a task once for all runs with an encoder."""
+    priority: 1
     conda:
         "../../environment.yml"
     params:

@@ -8,6 +8,11 @@ from acl_bert.files import canonical_hash, content_hash
 
 PACKAGE = "package:"
 WEIGHTS = "model.safetensors"
+# What tokenizers are saved as; transformers makes an empty one where it finds none of them.
+VOCABULARIES = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"),
+    *("spiece.model", "sentencepiece.bpe.model"),
+)
 
 
 def resolve_path(path: str) -> str:
@@ -19,8 +24,8 @@ def resolve_path(path: str) -> str:
     folder: Path
     if path.startswith(PACKAGE):
         folder = _folder_in_package(path.removeprefix(PACKAGE))
-    elif Path(path).is_dir():
-        folder = Path(path)
+    elif Path(path).expanduser().is_dir():
+        folder = Path(path).expanduser()
     elif path.startswith((".", "/", "~")) or path.count("/") > 1:
         raise InputError(f"encoder {path!r}: no such folder; give a hub id or an existing folder")
     else:
@@ -31,11 +36,20 @@ def resolve_path(path: str) -> str:
                 f"encoder {path!r}: {folder} holds no {name}; "
                 "give a folder as transformers' save_pretrained writes it"
             )
+    if not _vocabularies(folder):
+        raise InputError(f"encoder {path!r}: {folder} holds no tokenizer; save it there too")
     return str(folder)
 
 
+def _vocabularies(folder: Path) -> list[Path]:
+    return [folder / name for name in VOCABULARIES if (folder / name).is_file()]
+
+
 def _folder_in_package(package: str) -> Path:
-    spec = importlib.util.find_spec(package)
+    try:
+        spec = importlib.util.find_spec(package)
+    except ImportError:  # of a parent package
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f"encoder package:{package}: not installed; pip install it")
     for root in spec.submodule_search_locations:
@@ -52,4 +66,4 @@ def encoder_fingerprint(path: str, revision: str | None) -> str:
     resolved = Path(resolve_path(path))
     if not resolved.is_dir():
         return canonical_hash([path, revision])
-    return content_hash([resolved / "config.json", resolved / WEIGHTS])
+    return content_hash([resolved / "config.json", resolved / WEIGHTS, *_vocabularies(resolved)])

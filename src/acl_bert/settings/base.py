@@ -1,9 +1,18 @@
 """What every section of the config shares: it is frozen and refuses keys it does not know."""
 
 import copy
-from typing import Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator
+
+# What every random generator here takes.
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _types(annotation: Any) -> set[Any]:
+    """A field's type and all that it is made of; constraints are left out."""
+    inner = [part for part in get_args(annotation) if isinstance(part, type) or get_args(part)]
+    return {annotation} if not inner else set().union(*map(_types, inner))
 
 
 class Section(BaseModel):
@@ -18,8 +27,9 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation in (int, float):
+        types = _types(cls.model_fields[info.field_name or ""].annotation)
+        given = value if isinstance(value, list | tuple) else [value]
+        if bool not in types and types & {int, float} and any(isinstance(x, bool) for x in given):
             raise ValueError(f"should be a number (got {value})")
         return value
 

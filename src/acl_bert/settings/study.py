@@ -10,7 +10,6 @@ import yaml
 from pydantic import (
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -18,14 +17,17 @@ from pydantic import (
 
 from acl_bert.errors import InputError
 from acl_bert.files import canonical_hash, write_text
-from acl_bert.settings.base import Section, merge, patch_of
+from acl_bert.settings.base import Section, Seed, merge, patch_of
 from acl_bert.settings.explain import explain, nearest, unknown
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.training import Training
+from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
 
 # Names become folders and wildcards of paths.
-FolderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+FolderName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+]
 
 T = TypeVar("T")
 
@@ -55,7 +57,7 @@ class Tuning(Section):
     lambdas: tuple[NonNegativeFloat, ...] = Field(
         (0.1, 0.3, 0.5, 0.7, 0.9), min_length=1, description="the grid"
     )
-    seeds: tuple[NonNegativeInt, ...] = Field(
+    seeds: tuple[Seed, ...] = Field(
         (101, 102), min_length=1, description="of the tuning runs, none of the study's own"
     )
 
@@ -76,7 +78,7 @@ class RunSettings(Section):
     task: str
     encoder: str
     method_id: str
-    seed: int
+    seed: Seed
     selection_metric: str
     method: Method
     training: Training
@@ -104,7 +106,7 @@ class Study(Section):
     methods: dict[FolderName, MethodPatch] = Field(  # type: ignore[valid-type]
         min_length=1, description="method id: keys that differ from the row of methods.yaml"
     )
-    seeds: tuple[NonNegativeInt, ...] = Field(
+    seeds: tuple[Seed, ...] = Field(
         min_length=1, description="one run for each, with every task, encoder and method"
     )
     selection: Selection = Field(Selection(), description="rows that choose the epoch and λ")
@@ -212,15 +214,18 @@ class Study(Section):
     ) -> RunSettings:
         """What one run is made of; `weight` replaces the method's λ (a tuned or tuning run's)."""
         self.encoder(encoder)
-        return RunSettings(
-            task=task,
-            encoder=encoder,
-            method_id=method,
-            seed=seed,
-            selection_metric=self.task_spec(task).selection_metric,
-            method=self.method_row(method, weight),
-            training=self.training_of(task),
-        )
+        try:
+            return RunSettings(
+                task=task,
+                encoder=encoder,
+                method_id=method,
+                seed=seed,
+                selection_metric=self.task_spec(task).selection_metric,
+                method=self.method_row(method, weight),
+                training=self.training_of(task),
+            )
+        except ValidationError as error:
+            raise explain(error, RunSettings) from None
 
 
 def _written(patch: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -235,12 +240,7 @@ def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Stud
     """
     if isinstance(config, Path):
         origin = str(config)
-        try:
-            config = yaml.safe_load(config.read_text("utf-8"))
-        except OSError as error:
-            raise InputError(f"{origin}: {error.strerror}; give an existing study file") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(f"{origin}: is not YAML: {error}") from None
+        config = read_yaml(config)
     if not isinstance(config, Mapping):
         raise InputError(f"{origin}: a study is a mapping of keys; see config/README.md")
     try:

@@ -310,6 +310,7 @@ def _text(cell: _Cell, plus_minus: str, dagger: str, missing: str) -> str:
 _LATEX = {
     **{character: "\\" + character for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",
+    "|": r"\textbar{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",

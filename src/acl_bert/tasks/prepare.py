@@ -97,7 +97,10 @@ def _determined_by(spec: TaskSpec, source: Source, selection: Selection) -> str:
 
 def read_task(folder: Path) -> dict[str, Any]:
     """The content of a prepared task's task.json."""
-    task: dict[str, Any] = read_json(folder / TASK)
+    try:
+        task: dict[str, Any] = read_json(folder / TASK)
+    except FileNotFoundError:
+        raise InputError(f"{folder / TASK}: no such file; prepare the task first") from None
     return task
 
 

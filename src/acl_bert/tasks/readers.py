@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from acl_bert.errors import InputError
+from acl_bert.errors import InputError, first_line
 
 Row = tuple[int, dict[str, Any]]
 _POINTERS = {b"version https://git-lfs": "git lfs pull", b"/annex/objects/": "git annex get"}
@@ -114,6 +114,7 @@ def _closing_quote(text: str, at: int) -> int | None:
 
 def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Comma-separated fields; a quoted one may hold commas, doubled quotes and line feeds."""
+    csv.field_size_limit(2**31 - 1)  # a text may be longer than the 128 KiB that are the default
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     while True:
         line = reader.line_num + 1
@@ -182,14 +183,21 @@ def read_json_lines(path: Path) -> Iterator[Row]:
     """One JSON object a line."""
     for number, line in lines_of(read_text(path)):
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
+            row = json.loads(line, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{path}: line {number}: not JSON ({error.msg}); write one object a line"
+                f"{path}: line {number}: not JSON ({first_line(error)}); write one object a line"
             ) from None
         if not isinstance(row, dict):
             raise InputError(f"{path}: line {number}: not a JSON object; write one object a line")
         yield number, row
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return row
 
 
 TABBED: dict[str | None, Callable[[Path], Iterator[tuple[int, list[str]]]]] = {

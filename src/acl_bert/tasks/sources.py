@@ -79,7 +79,10 @@ def local_files(spec: TaskSpec, source: Source) -> list[Path]:
     if source.kind == "glue" and source.folder is not None:
         paths = [glue_path(spec, source, split) for split in splits_of(spec, source)]
     elif source.kind == "files":
-        paths = [Path(source.folder or "", spec.files[split]) for split in splits_of(spec, source)]
+        paths = [
+            Path(source.folder or "", spec.files[split]).expanduser()
+            for split in splits_of(spec, source)
+        ]
     elif source.kind == "hub" and source.folder is not None and spec.hub is not None:
         paths = sorted(Path(source.folder, spec.hub.config).glob("*.parquet"))
     return [path for path in paths if path.is_file()]
@@ -150,7 +153,7 @@ def glue_path(spec: TaskSpec, source: Source, split: str) -> Path:
     assert spec.glue is not None
     if source.folder is None:
         raise InputError("source.folder: missing; name the folder with GLUE's TSV files")
-    path = Path(source.folder, spec.glue.folder, spec.glue.files[split].name)
+    path = Path(source.folder, spec.glue.folder, spec.glue.files[split].name).expanduser()
     subset = path.with_suffix(".subset.tsv")
     if not path.exists() and subset.exists():
         if not spec.subset:
@@ -176,7 +179,7 @@ def read_glue(spec: TaskSpec, source: Source, split: str) -> list[Example]:
 
 def read_files(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From the user's own files."""
-    path = Path(source.folder or "", spec.files[split])
+    path = Path(source.folder or "", spec.files[split]).expanduser()
     rows = readers.read_table(path, spec.quoting)
     return _examples(spec, path, rows, spec.text, spec.label, split)
 
@@ -240,6 +243,8 @@ def _check_text(where: str, columns: list[str], text: list[Any]) -> None:
     for column, value in zip(columns, text, strict=True):
         if not isinstance(value, str):
             raise InputError(f"{where}: {column} is {value!r}, not text; put it between quotes")
+        if not value.isprintable() and any("\ud800" <= c <= "\udfff" for c in value):
+            raise InputError(f"{where}: {column} holds half a character pair; write it as UTF-8")
         if not value.strip():
             raise InputError(f"{where}: {column} is empty; fill it in or remove that row")
 

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from acl_bert.errors import InputError
-from acl_bert.settings.base import Section, merge
+from acl_bert.settings.base import Section, Seed, merge
 from acl_bert.settings.explain import explain, nearest
 
 SourceKind = Literal["hub", "glue", "files", "generator"]
@@ -63,9 +63,8 @@ class Selection(Section):
     )
     fraction: float = Field(default=0.1, gt=0, lt=1, description="Share of train that is held out.")
     max_rows: PositiveInt = Field(default=2000, description="At most so many rows are held out.")
-    seed: int = Field(
+    seed: Seed = Field(
         default=13,
-        ge=0,
         description="Seed of the hold-out; not a training seed, so all runs share it.",
     )
 
@@ -115,7 +114,7 @@ class Generate(Section):
     grammar: Literal["acceptability", "paraphrase", "inference"]
     train: PositiveInt = Field(default=448, description="Rows, the selection split included.")
     dev: PositiveInt = Field(default=256, description="Rows of each dev set.")
-    seed: int = Field(default=7, ge=0)
+    seed: Seed = 7
 
 
 class TaskSpec(Section):
@@ -167,6 +166,11 @@ class TaskSpec(Section):
         twice = sorted({name for name in self.labels if self.labels.count(name) > 1})
         if twice:
             raise ValueError(f"labels: {', '.join(twice)} stands there twice; name each class once")
+        for key, names in (("metrics", self.metrics), ("text", self.text)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{key}: {names} names one twice")
+        if self.label in self.text:
+            raise ValueError(f"label: {self.label} is a text column too")
         stray = sorted(set(self.values.values()) - set(self.labels))
         if stray:
             raise ValueError(f"values: {', '.join(stray)} is none of labels {self.labels}")

@@ -36,9 +36,10 @@ def tokenise(
     counts such rows. Raises InputError if the tokenizer cannot be had or is shorter than that.
     """
     tokenizer = load_tokenizer(encoder_path, revision)
-    if max_length > tokenizer.model_max_length:
+    longest = min(tokenizer.model_max_length, _positions(encoder_path, revision))
+    if max_length > longest:
         raise InputError(
-            f"training.max_length: {max_length} is more than the {tokenizer.model_max_length} "
+            f"training.max_length: {max_length} is more than the {longest} "
             f"tokens that {encoder} takes; lower it"
         )
     task = read_task(data_folder)
@@ -82,6 +83,14 @@ def is_tokenised(
         and made["max_length"] == max_length
         and made["encoder_fingerprint"] == encoder_fingerprint
     )
+
+
+def _positions(encoder_path: str, revision: str | None) -> float:
+    """How many tokens an encoder has positions for; not every tokenizer says so itself."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(encoder_path, revision=revision)
+    return getattr(config, "max_position_embeddings", float("inf"))
 
 
 def load_tokenizer(encoder_path: str, revision: str | None) -> Any:

@@ -1,9 +1,11 @@
 """A run: one task, encoder, method and seed, from tokens to a folder of result files."""
 
+import fcntl
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import torch
 
 from acl_bert import __version__
+from acl_bert.errors import InputError
 from acl_bert.evaluation.metrics import is_degenerate, score
 from acl_bert.files import publish_folder, write_csv, write_json
 from acl_bert.model.classifier import EncoderClassifier, build_classifier
@@ -31,10 +34,30 @@ from acl_bert.training.loop import predict, train
 from acl_bert.training.stopwatch import Stopwatch
 
 
-def open_run(settings: RunSettings, encoder: Encoder, tokens: TokenStore, study: Path) -> Path:
-    """The empty work folder of a run, named by its hash, with config.json in it."""
+@contextmanager
+def open_run(
+    settings: RunSettings, encoder: Encoder, tokens: TokenStore, study: Path
+) -> Iterator[Path]:
+    """The empty work folder of a run, named by its hash, with config.json in it.
+
+    Raises InputError while another process of this machine has it.
+    """
     fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
     work = work_path(study, settings.identity(*fingerprints))
+    work.parent.mkdir(parents=True, exist_ok=True)
+    with work.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"{work}: another process trains this run; wait for it, or stop it"
+            ) from None
+        _empty(work, settings, encoder, tokens)
+        yield work
+        Path(lock.name).unlink()
+
+
+def _empty(work: Path, settings: RunSettings, encoder: Encoder, tokens: TokenStore) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     write_json(
@@ -48,7 +71,6 @@ def open_run(settings: RunSettings, encoder: Encoder, tokens: TokenStore, study:
             "data_fingerprint": tokens.task["fingerprint"],
         },
     )
-    return work
 
 
 def finetune(
