@@ -106,7 +106,8 @@ def finetune(
         f"{hardware.describe_device(device)}, {training.precision}, {training.threads} threads"
     )
     best, history = train(model, settings, tokens, work, seconds, report)
-    metrics, degenerate = {}, False
+    metrics: dict[str, float] = {}
+    degenerate = False
     if score_dev:
         with seconds("dev"):
             metrics, degenerate = evaluate(model, settings, tokens, work / PREDICTIONS)
