@@ -67,7 +67,7 @@ def follow(
     uri: str,
     experiment: str,
     parent_pid: int,
-    interval: float = 2.0,
+    interval: float = 5.0,
 ) -> None:
     """Mirror a run while it trains: until it is published, or the process that trains has ended.
 
