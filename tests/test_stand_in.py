@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from bag_of_words import bag_of_words_accuracy
 
 from acl_bert.cli import main
@@ -14,11 +15,12 @@ DEMO = Path(__file__).parents[1] / "config" / "demo.yaml"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["acceptability", "paraphrase"])
+@pytest.mark.parametrize("task", ["acceptability", "inference"])
 def test_fine_tuning_beats_a_bag_of_words_by_ten_points(tmp_path: Path, task: str) -> None:
-    # The study's own settings, but for the tracking that a test has no use for.
+    # The demo's settings, but all rows and epochs, which the demo saves a newcomer's time on.
+    study = yaml.safe_load(DEMO.read_text()) | {"tasks": {task: {}}, "tracking": {"enabled": False}}
     config = tmp_path / "demo.yaml"
-    config.write_text(DEMO.read_text() + "\ntracking: {enabled: false}\n")
+    config.write_text(yaml.safe_dump(study))
     arguments = ["--config", str(config), "--results", str(tmp_path), "--task", task]
     assert main(["finetune", *arguments, "--method", "ce", "--seed", "1"]) == 0
     run = RunFolder(run_path(tmp_path / "demo", task, "minilm", "ce", 1)).metrics()
