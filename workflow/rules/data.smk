@@ -7,15 +7,13 @@
 
 
 rule prepare:
+    """Read, check, limit and split a task's rows; first of all, so that a fault shows at once."""
     output:
         directory(DATA),
     log:
         f"{STUDY_DIR}/logs/prepare/{{task}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/prepare/{{task}}.tsv"
-    """Read, check, limit and split a task's rows."""
-
-    # Before any training: a fault in the rows shows at once, not in the morning.
     priority: 2
     conda:
         "../../environment.yml"
@@ -30,6 +28,7 @@ rule prepare:
 
 
 rule tokenise:
+    """Tokenise a task once for all runs with an encoder; before any training."""
     input:
         data=DATA,
     output:
@@ -38,7 +37,6 @@ rule tokenise:
         f"{STUDY_DIR}/logs/tokenise/{{task}}.{{encoder}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/tokenise/{{task}}.{{encoder}}.tsv"
-    """Tokenise a task once for all runs with an encoder."""
     priority: 1
     conda:
         "../../environment.yml"
