@@ -17,7 +17,15 @@ from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.tracking import MlflowClient
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import CONFIG, PUBLISHED, Row, RunFolder, Timings, variant_of
+from acl_bert.run_files import (
+    CONFIG,
+    PREDICTIONS,
+    PUBLISHED,
+    Row,
+    RunFolder,
+    Timings,
+    variant_of,
+)
 from acl_bert.tracking.store import StoreError, connect, not_mirrored
 
 # The mirror's own tags: whose files a run shows, and how many of their rows it has.
@@ -267,6 +275,6 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
     for name in PUBLISHED:  # not the model: no second copy of it
-        if (folder.path / name).is_file():  # a run that tries a λ has no predictions
+        if name != PREDICTIONS or metrics["metrics"]:  # a run that tries a λ never saw dev
             client.log_artifact(run_id, str(folder.path / name))
     client.set_terminated(run_id, "FINISHED", end)
