@@ -176,18 +176,16 @@ def main() -> None:
     args = parser.parse_args()
 
     given = {"threads": args.threads, "precision": args.precision, "device": args.device}
-    training = Training.model_validate(given)
+    training = hardware.settle_training(Training.model_validate(given))
     torch.set_num_threads(training.threads)
-    device = hardware.choose_device(training)
-    precision = hardware.choose_precision(training, device)
     with tempfile.TemporaryDirectory(prefix="acl-bert-bench-") as name:
         folder = Path(name)
         config = rows.write_study(folder, args.encoder, given)
         setup = Setup(
             encoder=args.encoder,
             training=training,
-            device=device,
-            precision=precision,
+            device=torch.device(training.device),
+            precision=training.precision,
             rows=rows.read_tokens(folder).split("train"),
             config=config,
             rounds=2 if args.quick else args.rounds,

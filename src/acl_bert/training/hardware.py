@@ -7,15 +7,20 @@ import torch
 
 from acl_bert.errors import InputError
 from acl_bert.settings.study import RunSettings
+from acl_bert.settings.training import Training
 
 
 def settle(settings: RunSettings) -> RunSettings:
-    """The settings with `auto` replaced by what this machine has, which a run's numbers depend on.
+    """The settings with `auto` replaced by what this machine has: a run's numbers depend on it."""
+    return settings.model_copy(update={"training": settle_training(settings.training)})
 
-    bf16 is taken only where there is hardware for it, not an emulation. Raises InputError where a
-    GPU is asked for and none is visible.
+
+def settle_training(training: Training) -> Training:
+    """bf16 is taken only where there is hardware for it, not an emulation.
+
+    Raises InputError where a GPU is asked for and none is visible.
     """
-    device, precision = settings.training.device, settings.training.precision
+    device, precision = training.device, training.precision
     gpu = torch.cuda.is_available()
     if device == "cuda" and not gpu:
         raise InputError("training.device: cuda, but no GPU is visible; use auto or cpu")
@@ -23,8 +28,7 @@ def settle(settings: RunSettings) -> RunSettings:
         device = "cuda" if gpu else "cpu"
     if precision == "auto":
         precision = "bf16" if _is_quick_at_bf16(device) else "fp32"
-    training = settings.training.model_copy(update={"device": device, "precision": precision})
-    return settings.model_copy(update={"training": training})
+    return training.model_copy(update={"device": device, "precision": precision})
 
 
 def _is_quick_at_bf16(device: str) -> bool:
