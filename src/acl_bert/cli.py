@@ -70,7 +70,8 @@ def finetune(args: argparse.Namespace) -> None:
                 "workflow up to the choice, or give --lambda"
             )
         settings = study.run_settings(*cell, args.seed, read_json(choice)["lambda"])
-    _bring_up_to_date(args, study)
+    if not args.prepared:
+        _bring_up_to_date(args, study)
 
     from transformers.utils import logging
 
@@ -98,7 +99,7 @@ def finetune(args: argparse.Namespace) -> None:
 
 
 def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
-    """Make what a run started by hand lacks; the workflow has made it all."""
+    """Make what a run started by hand lacks. It reads all rows and weights to know."""
     from acl_bert.model.encoder import encoder_fingerprint
     from acl_bert.run_files import data_path, tokens_path
     from acl_bert.tasks.prepare import is_prepared
@@ -293,6 +294,9 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--encoder", help="one of the study's encoders (its first)")
     run.add_argument("--seed", type=int, default=1, help="(%(default)s)")
     run.add_argument("--lambda", dest="weight", type=float, help="instead of the method's λ")
+    run.add_argument(
+        "--prepared", action="store_true", help="trust the rows and tokens that are there"
+    )
     run.add_argument("--tuning", action="store_true", help="a run of the λ grid, kept apart")
     verb(choose_lambda, "choose λ from tuning runs", "task", "encoder", "method")
     verb(collect, "gather runs.csv and timings.csv").add_argument(

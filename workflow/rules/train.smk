@@ -56,6 +56,7 @@ rule finetune:
         " --encoder {wildcards.encoder:q}"
         " --method {wildcards.method:q}"
         " --seed {wildcards.seed}"
+        " --prepared"
         " > {log:q} 2>&1"
 
 
@@ -85,6 +86,7 @@ rule tuning_run:
         " --encoder {wildcards.encoder:q}"
         " --method {wildcards.method:q}"
         " --seed {wildcards.seed}"
+        " --prepared"
         " --lambda {wildcards.weight}"
         " --tuning"
         " > {log:q} 2>&1"
