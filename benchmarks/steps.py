@@ -8,8 +8,9 @@ import torch
 from measuring import Setup, spread
 from torch import Tensor, nn
 
-from acl_bert.model.classifier import EncoderClassifier, build_classifier
-from acl_bert.model.encoder import resolve_path
+from acl_bert.model.build import build_classifier
+from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.encoders import resolve_path
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.training.batches import load_batch, train_batches
 from acl_bert.training.optimiser import Optimiser

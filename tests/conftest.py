@@ -48,7 +48,7 @@ WORDS = [
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of 2 layers, width 32, with a pooler."""
+    """A BERT of 3 layers, width 32, with a pooler."""
     import torch
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -58,7 +58,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=3,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=64,
@@ -76,7 +76,7 @@ def tiny_task(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> P
     """Tokens of a task with 96 train, 32 selection and 48 dev rows: is the first noun `cat`?"""
     import random
 
-    from acl_bert.model.encoder import encoder_fingerprint
+    from acl_bert.encoders import encoder_fingerprint
     from acl_bert.tasks.prepare import prepare
     from acl_bert.tasks.spec import Selection, Source, resolve
     from acl_bert.tasks.tokens import tokenise

@@ -28,7 +28,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def tokenise(args: argparse.Namespace) -> None:
-    from acl_bert.model.encoder import encoder_fingerprint, resolve_path
+    from acl_bert.encoders import encoder_fingerprint, resolve_path
     from acl_bert.run_files import data_path, tokens_path
     from acl_bert.settings.study import load_study
     from acl_bert.tasks.tokens import tokenise
@@ -48,7 +48,14 @@ def tokenise(args: argparse.Namespace) -> None:
 
 
 def finetune(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import LAMBDA, run_path, tokens_path, tuning_path, tuning_run_path
+    from acl_bert.run_files import (
+        LAMBDA,
+        run_path,
+        teacher_path,
+        tokens_path,
+        tuning_path,
+        tuning_run_path,
+    )
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
@@ -82,8 +89,12 @@ def finetune(args: argparse.Namespace) -> None:
     logging.disable_progress_bar()
     tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
     settings = settle(settings)
+    teacher_run = teacher_outputs = None
+    if teacher := settings.method.teacher:
+        teaching = (folder, args.task, args.encoder, teacher, args.seed)
+        teacher_run, teacher_outputs = run_path(*teaching), teacher_path(*teaching)
     with (
-        open_run(settings, encoder, tokens, folder) as work,
+        open_run(settings, encoder, tokens, folder, teacher_run) as work,
         _followed(args, study, work, target),
     ):
         finetune(
@@ -92,7 +103,9 @@ def finetune(args: argparse.Namespace) -> None:
             tokens,
             work,
             target,
-            keep_model=study.keep_models == "all" and not args.tuning,
+            teacher_run,
+            teacher_outputs,
+            keep_model=study.keeps_model(args.method) and not args.tuning,
             score_dev=not args.tuning,
             report=_report,
         )
@@ -100,7 +113,7 @@ def finetune(args: argparse.Namespace) -> None:
 
 def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
     """Make what a run started by hand lacks. It reads all rows and weights to know."""
-    from acl_bert.model.encoder import encoder_fingerprint
+    from acl_bert.encoders import encoder_fingerprint
     from acl_bert.run_files import data_path, tokens_path
     from acl_bert.tasks.prepare import is_prepared
     from acl_bert.tasks.tokens import is_tokenised
@@ -112,6 +125,27 @@ def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
     fingerprint = encoder_fingerprint(encoder.path, encoder.revision)
     if not is_tokenised(data, study.training_of(args.task).max_length, tokens, fingerprint):
         tokenise(args)
+
+
+def teacher_outputs(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import run_path, teacher_path, tokens_path
+    from acl_bert.settings.study import load_study
+
+    study = load_study(args.config)
+    study.run_settings(args.task, args.encoder, args.method, args.seed)  # refuses unknown names
+
+    from transformers.utils import logging
+
+    from acl_bert.tasks.tokens import TokenStore
+    from acl_bert.training.hardware import settle_training
+    from acl_bert.training.teacher import write_teacher_outputs
+
+    logging.disable_progress_bar()
+    folder = args.results / study.name
+    teaching = (folder, args.task, args.encoder, args.method, args.seed)
+    tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
+    training = settle_training(study.training_of(args.task))
+    write_teacher_outputs(run_path(*teaching), tokens, training, teacher_path(*teaching))
 
 
 def _report(line: str) -> None:
@@ -298,6 +332,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--prepared", action="store_true", help="trust the rows and tokens that are there"
     )
     run.add_argument("--tuning", action="store_true", help="a run of the λ grid, kept apart")
+    outputs = verb(
+        teacher_outputs,
+        "compute what a teacher's students read of it",
+        "task",
+        "encoder",
+        "method",
+    )
+    outputs.add_argument("--seed", type=int, default=1, help="of the teacher's run (%(default)s)")
     verb(choose_lambda, "choose λ from tuning runs", "task", "encoder", "method")
     verb(collect, "gather runs.csv and timings.csv").add_argument(
         "--complete", action="store_true", help="fail where one of the study's runs is missing"

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
 
@@ -23,6 +27,7 @@ TIMINGS = "timings.json"
 HISTORY = "history.csv"
 EPOCHS = "epochs.csv"
 PREDICTIONS = "predictions.csv"
+LOGITS = "logits.safetensors"  # of every exit on the dev sets: `<set>.logits`, `<set>.labels`
 MODEL = "model"
 
 TASK = "task.json"  # beside a task's prepared rows
@@ -31,17 +36,18 @@ LAMBDA = "lambda.json"  # the λ chosen from tuning runs, and beside it the scor
 LAMBDA_SCORES = "scores.json"
 TUNING = "tuning"
 
-PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, TIMINGS, METRICS)  # of every finished run
+PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, LOGITS, TIMINGS, METRICS)  # of every finished run
 
 # One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
 # `kept`: 1 where the contrastive term counted, 0 where it was dropped; over several micro-batches
-# the share of those that kept it.
+# or exits the share of those that kept it, as `angle` is their mean.
 HISTORY_COLUMNS = (
     "step",
     "epoch",
     "loss",
     "ce",
     "contrastive",
+    "distillation",
     "angle",
     "kept",
     "lr",
@@ -83,7 +89,9 @@ class RunData(TypedDict):
 class Metrics(TypedDict):
     """`metrics.json`. Values are fractions on dev at the best epoch.
 
-    `degenerate`: one class predicted on dev, or Matthews 0.
+    `metrics` are the last exit's; `exits` has each exit's, by its layer (as text), from 1 to the
+    model's `depth`. `degenerate`: the last predicts one class on dev, or has Matthews 0. `teacher`
+    is the hash of the run that came first.
     """
 
     task: str
@@ -91,7 +99,10 @@ class Metrics(TypedDict):
     method: str
     seed: int
     run_hash: str
+    depth: int
     metrics: dict[str, float]
+    exits: dict[str, dict[str, float]]
+    teacher: NotRequired[str | None]
     selection: Selection
     degenerate: bool
     gate: dict[str, Any] | None
@@ -133,6 +144,11 @@ def tokens_path(study: Path, task: str, encoder: str) -> Path:
 def run_path(study: Path, task: str, encoder: str, method: str, seed: int | str) -> Path:
     """Where a finished run lies."""
     return study / "runs" / task / encoder / method / f"seed-{seed}"
+
+
+def teacher_path(study: Path, task: str, encoder: str, method: str, seed: int | str) -> Path:
+    """Where the file lies that holds what a teacher makes of its training rows."""
+    return study / "teachers" / task / encoder / method / f"seed-{seed}.safetensors"
 
 
 def tuning_path(study: Path, task: str, encoder: str, method: str) -> Path:
@@ -191,6 +207,19 @@ class RunFolder:
     @property
     def model_path(self) -> Path:
         return self.path / MODEL
+
+    def dev_logits(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """By dev set: every exit's logits, (rows, exits, classes) float32, and labels, (rows,).
+
+        Raises InputError where the file is absent or torn.
+        """
+        path = self.path / LOGITS
+        try:
+            tensors = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path}: {error}; run it again") from error
+        sets = [name.removesuffix(".logits") for name in tensors if name.endswith(".logits")]
+        return {name: (tensors[f"{name}.logits"], tensors[f"{name}.labels"]) for name in sets}
 
     @property
     def finished(self) -> bool:

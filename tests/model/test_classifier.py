@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from acl_bert.errors import InputError
-from acl_bert.model.classifier import EncoderClassifier, build_classifier
-from acl_bert.model.encoder import encoder_fingerprint, resolve_path
+from acl_bert.model.build import build_classifier
+from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.encoders import encoder_fingerprint, resolve_path
 
 INPUTS = {
     "input_ids": torch.tensor([[2, 5, 7, 3], [2, 6, 3, 0]]),
@@ -27,8 +28,8 @@ def build(path: Path | str, representation: str = "pooler", seed: int = 0) -> En
 @torch.no_grad()
 def test_h_is_the_pretrained_poolers_output(tiny_encoder: Path) -> None:
     expected = AutoModel.from_pretrained(tiny_encoder).eval()(**INPUTS)
-    torch.testing.assert_close(build(tiny_encoder).represent(**INPUTS), expected.pooler_output)
-    first = build(tiny_encoder, "first_token").represent(**INPUTS)
+    torch.testing.assert_close(build(tiny_encoder).represent(**INPUTS)[0], expected.pooler_output)
+    (first,) = build(tiny_encoder, "first_token").represent(**INPUTS)
     torch.testing.assert_close(first, expected.last_hidden_state[:, 0])
 
 
@@ -40,37 +41,37 @@ def test_a_checkpoint_without_pooler_gets_a_fresh_one(tiny_encoder: Path, tmp_pa
     assert len(kept) == len(weights) - 2
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with_one, without = build(tiny_encoder), build(folder)
-    assert torch.equal(with_one.head.pooler.weight, weights["pooler.dense.weight"])
-    assert not torch.equal(without.head.pooler.weight, weights["pooler.dense.weight"])
-    assert 0.01 < without.head.pooler.weight.std() < 0.03
+    assert torch.equal(with_one.heads[-1].pooler.weight, weights["pooler.dense.weight"])
+    assert not torch.equal(without.heads[-1].pooler.weight, weights["pooler.dense.weight"])
+    assert 0.01 < without.heads[-1].pooler.weight.std() < 0.03
     word = "encoder.embeddings.word_embeddings.weight"
     assert torch.equal(with_one.state_dict()[word], without.state_dict()[word])
 
 
 def test_the_seed_draws_the_head_and_nothing_else(tiny_encoder: Path) -> None:
     first, again, other = (build(tiny_encoder, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first.label_embeddings, again.label_embeddings)
-    assert not torch.equal(first.label_embeddings, other.label_embeddings)
+    assert torch.equal(first.heads[-1].label_embeddings, again.heads[-1].label_embeddings)
+    assert not torch.equal(first.heads[-1].label_embeddings, other.heads[-1].label_embeddings)
     changed = [
         n for n, p in first.state_dict().items() if not torch.equal(p, other.state_dict()[n])
     ]
-    assert changed == ["head.classifier.weight"]
+    assert changed == ["heads.0.classifier.weight"]
 
 
 def test_dropout_is_before_or_after_h(tiny_encoder: Path) -> None:
     for representation, noisy in (("pooler", False), ("dropout", True)):
         model = build(tiny_encoder, representation)
-        model.head.train()
-        h = [model.represent(**INPUTS) for _ in range(2)]
+        model.heads[-1].train()
+        h = [model.represent(**INPUTS)[0] for _ in range(2)]
         assert (not torch.equal(*h)) is noisy
-        logits = [model.head.classify(h[0]) for _ in range(2)]
+        logits = [model.heads[-1].classify(h[0]) for _ in range(2)]
         assert torch.equal(*logits) is noisy
 
 
 def test_label_embeddings_are_the_classifiers_weight(tiny_encoder: Path) -> None:
     model = build(tiny_encoder)
-    assert model.label_embeddings is model.head.classifier.weight
-    assert model.label_embeddings.shape == (2, 32)
+    assert model.heads[-1].label_embeddings is model.heads[-1].classifier.weight
+    assert model.heads[-1].label_embeddings.shape == (2, 32)
 
 
 def test_saved_and_loaded_again(tiny_encoder: Path, tmp_path: Path) -> None:

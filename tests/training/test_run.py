@@ -42,7 +42,9 @@ def run(
     store, described = TokenStore(tokens), Encoder(path=str(encoder))
     target = folder / "run"
     with open_run(chosen, described, store, folder) as work:
-        finetune(chosen, described, store, work, target, keep_model, report=lambda line: None)
+        finetune(
+            chosen, described, store, work, target, keep_model=keep_model, report=lambda line: None
+        )
     assert not list(work.parent.iterdir())
     return RunFolder(target)
 
@@ -111,7 +113,7 @@ def test_the_model_comes_back(acl_run: RunFolder, tiny_task: Path) -> None:
     logits = predict(model, dev, settle(settings()).training)
     kept = read(acl_run.predictions_path)
     ours = np.array([[r["logit_0"], r["logit_1"]] for r in kept], dtype=np.float32)
-    assert np.array_equal(ours, logits)
+    assert np.array_equal(ours, logits[:, 0])
 
 
 @pytest.mark.parametrize("method", ["ce", "ce_scl", "acl_embed", "acl"])

@@ -8,13 +8,17 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from acl_bert.model.classifier import EncoderClassifier, build_classifier
+from acl_bert.model.build import build_classifier
+from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import step as step_module
 from acl_bert.training.batches import load_batch
-from acl_bert.training.step import contrastive_loss, training_step
+from acl_bert.training.regimes import ExitLoss
+from acl_bert.training.step import term_loss, training_step
 
+LAST = [ExitLoss(0, 1.0, True)]
+WITHOUT_TERM = [ExitLoss(0, 1.0, False)]
 SCOPES = ["encoder", "last_layer", "representation"]
 
 
@@ -46,7 +50,7 @@ def gradients(
     """The gradients that one step leaves, dropout drawn from the same state each time."""
     model = copy.deepcopy(model)
     torch.manual_seed(11)
-    record = training_step(model, *batch, method, **more)
+    record = training_step(model, *batch, method, LAST if method.has_term else WITHOUT_TERM, **more)
     return {
         name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None
     }, record
@@ -59,12 +63,13 @@ def separate(model: EncoderClassifier, batch: Any, method: Method) -> tuple[Any,
         own = copy.deepcopy(model)
         torch.manual_seed(11)
         inputs, labels = batch
-        h = own.represent(**inputs)
-        logits = own.head.classify(h)
+        (h,) = own.represent(**inputs)
+        head = own.heads[0]
+        logits = head.classify(h)
         loss = (
             cross_entropy(logits, labels)
             if which == "ce"
-            else contrastive_loss(method, h, labels, own.label_embeddings)
+            else term_loss(method, h, logits, labels, head.label_embeddings, None)
         )
         loss.backward()
         found.append({n: p.grad for n, p in own.named_parameters() if p.grad is not None})
@@ -84,7 +89,7 @@ def test_a_discarded_step_is_the_ce_step_bit_for_bit(
     method = acl(scope=scope, threshold=1e-6, combination=combination)
     ours, record = gradients(model, batch, method)
     ce, _ = gradients(model, batch, method_rows()["ce"])
-    assert record.gate.keep is False
+    assert record.gates[3].keep is False
     assert torch.equal(record.loss, record.ce)
     assert same(ours, ce)
 
@@ -96,7 +101,7 @@ def test_a_kept_step_is_the_sum_of_two_gradients_bit_for_bit(
     method = acl(scope=scope, threshold=180)
     ours, record = gradients(model, batch, method)
     g_ce, g_acl = separate(model, batch, method)
-    assert record.gate.keep is True
+    assert record.gates[3].keep is True
     for name, gradient in ours.items():
         parts = [g_ce.get(name), g_acl.get(name)]
         if parts[0] is not None and parts[1] is not None:
@@ -114,10 +119,10 @@ def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
     seen: list[torch.Tensor] = []
     represent = EncoderClassifier.represent
 
-    def watched(self: EncoderClassifier, **inputs: torch.Tensor) -> torch.Tensor:
-        h = represent(self, **inputs)
+    def watched(self: EncoderClassifier, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        (h,) = represent(self, **inputs)
         h.register_hook(lambda g: seen.append(g.clone()))
-        return h
+        return [h]
 
     monkeypatch.setattr(EncoderClassifier, "represent", watched)
     ours, _ = gradients(model, batch, method)
@@ -125,7 +130,7 @@ def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
     seen.clear()
     g_ce, g_acl = separate(model, batch, method)
     assert torch.equal(at_h, seen[0] + method.weight * seen[1])
-    for name in ("head.classifier.weight",):
+    for name in ("heads.0.classifier.weight",):
         assert torch.equal(ours[name], g_ce[name] + method.weight * g_acl[name])
 
 
@@ -149,7 +154,7 @@ def test_a_kept_step_is_the_joint_backward(
 def test_observe_records_the_angle_and_keeps_the_term(model: EncoderClassifier, batch: Any) -> None:
     observed, seen = gradients(model, batch, acl(mode="observe", threshold=1e-6))
     kept, _ = gradients(model, batch, acl(threshold=180))
-    assert seen.gate.keep is False and seen.gate.angle is not None
+    assert seen.gates[3].keep is False and seen.gates[3].angle is not None
     assert not torch.equal(seen.loss, seen.ce)
     assert same(observed, kept)
 
@@ -166,7 +171,7 @@ def test_the_scope_decides_which_parameters_are_compared(
 
     monkeypatch.setattr(step_module, "gate_decision", watched)
     for scope in SCOPES:
-        training_step(copy.deepcopy(model), *batch, acl(scope=scope))
+        training_step(copy.deepcopy(model), *batch, acl(scope=scope), LAST)
     assert sizes["encoder"] == sum(p.numel() for p in model.encoder.parameters())
     assert sizes["last_layer"] == sum(p.numel() for p in model.last_layer().parameters())
     assert sizes["representation"] == 16 * 32
@@ -180,7 +185,7 @@ def test_micro_batches_add_up(model: EncoderClassifier, batch: Any, method: Meth
     whole, _ = gradients(model, batch, method)
     own = copy.deepcopy(model)
     for _ in range(2):
-        training_step(own, *batch, method, share=0.5)
+        training_step(own, *batch, method, LAST if method.has_term else WITHOUT_TERM, share=0.5)
     for name, parameter in own.named_parameters():
         if name in whole:
             torch.testing.assert_close(parameter.grad, whole[name], rtol=1e-5, atol=1e-8)

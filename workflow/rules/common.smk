@@ -20,7 +20,7 @@ shell.prefix(PREFIX)
 # Nothing imported here imports torch: a dry run must be quick.
 from acl_bert import run_files
 from acl_bert.errors import InputError
-from acl_bert.model.encoder import encoder_fingerprint
+from acl_bert.encoders import encoder_fingerprint
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.tasks.prepare import determinants
@@ -44,8 +44,10 @@ TUNING = run_files.tuning_path(STUDY_DIR, *CELL)
 TUNING_RUN = str(run_files.tuning_run_path(TUNING, "{weight}", "{seed}"))
 LAMBDA = f"{TUNING}/{run_files.LAMBDA}"
 RUN_FILES = [f"{RUN}/{name}" for name in run_files.PUBLISHED]
-if STUDY.keep_models == "all":
-    RUN_FILES.append(directory(f"{RUN}/{run_files.MODEL}"))
+MODEL = f"{RUN}/{run_files.MODEL}"
+TEACHER_OUTPUTS = str(run_files.teacher_path(STUDY_DIR, *CELL, "{seed}"))
+TEACHERS = [method for method in STUDY.methods if STUDY.is_teacher(method)]
+OTHERS = [method for method in STUDY.methods if method not in TEACHERS]
 # The MLflow store is created before any run: several processes that open an absent SQLite store
 # at once would ruin it.
 TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []
@@ -63,13 +65,34 @@ wildcard_constraints:
 
 def run_results():
     """What shows that every run of the study is finished."""
-    return expand(
-        f"{RUN}/{run_files.METRICS}",
-        task=STUDY.tasks,
-        encoder=STUDY.encoders,
-        method=STUDY.methods,
-        seed=STUDY.seeds,
-    )
+    return [
+        str(run_files.run_path(STUDY_DIR, *cell) / run_files.METRICS)
+        for cell in STUDY.cells()
+    ]
+
+
+def one_of(names):
+    """A wildcard's values; nothing matches where there are none."""
+    return "|".join(names) or "(?!)"
+
+
+def for_students(output):
+    """What only students read: kept with the teachers' models, else until they have learned."""
+    return temp(output) if STUDY.keep_models == "none" else output
+
+
+def of_teacher(wildcards):
+    """What a run needs of the run that comes first: its result, its weights, its items."""
+    row = STUDY.method_row(wildcards.method)
+    if row.teacher is None:
+        return []
+    needed = [f"{RUN}/{run_files.METRICS}"]
+    if row.start == "teacher":
+        needed.append(MODEL)
+    if row.needs_teacher_items:
+        needed.append(TEACHER_OUTPUTS)
+    cell = dict(wildcards.items()) | {"method": row.teacher}
+    return [path.format(**cell) for path in needed]
 
 
 def data_settings(wildcards):

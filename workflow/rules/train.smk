@@ -4,7 +4,11 @@
 #   results/<study>/tracking.txt                 where the study's MLflow store is
 #   results/<study>/tuning/<task>/<encoder>/<method>/lambda.json     the chosen λ; scores.json
 #   results/<study>/runs/<task>/<encoder>/<method>/seed-<n>/         the files of a run
+#   results/<study>/teachers/<task>/<encoder>/<method>/seed-<n>.safetensors
+#                                                what a teacher makes of its training rows
 #
+# A student's teacher, and the first of two stages, is the run of another method with the same
+# task, encoder and seed: trained once, its output the input of all that start or learn from it.
 # Every run is mirrored into MLflow while it trains. The store is no output: it changes with each.
 
 
@@ -35,12 +39,16 @@ rule finetune:
         tracking=TRACKING,
         tokens=TOKENS,
         weight=chosen_lambda,
+        teacher=of_teacher,
     output:
         RUN_FILES,
+        directory(MODEL) if STUDY.keep_models == "all" else [],
     log:
         f"{STUDY_DIR}/logs/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
+    wildcard_constraints:
+        method=one_of(OTHERS),
     conda:
         "../../environment.yml"
     threads: STUDY.training.threads
@@ -60,11 +68,53 @@ rule finetune:
         " > {log:q} 2>&1"
 
 
+use rule finetune as finetune_teacher with:
+    output:
+        RUN_FILES,
+        for_students(directory(MODEL)),
+    wildcard_constraints:
+        method=one_of(TEACHERS),
+    priority: 1
+
+
+rule teacher_outputs:
+    """Compute, once for all students, what a teacher makes of its training rows."""
+    input:
+        tokens=TOKENS,
+        run=f"{RUN}/{run_files.METRICS}",
+        model=MODEL,
+    output:
+        for_students(TEACHER_OUTPUTS),
+    log:
+        f"{STUDY_DIR}/logs/teacher_outputs/{{task}}.{{encoder}}.{{method}}.{{seed}}.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/teacher_outputs/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
+    wildcard_constraints:
+        method=one_of(TEACHERS),
+    priority: 1
+    conda:
+        "../../environment.yml"
+    threads: STUDY.training.threads
+    resources:
+        gpu=GPU,
+    params:
+        config=STUDY_FILE,
+    shell:
+        "python -m acl_bert teacher-outputs"
+        " --config {params.config:q}"
+        " --task {wildcards.task:q}"
+        " --encoder {wildcards.encoder:q}"
+        " --method {wildcards.method:q}"
+        " --seed {wildcards.seed}"
+        " > {log:q} 2>&1"
+
+
 rule tuning_run:
     """Train one model of the λ grid, with a tuning seed; only its selection score is used."""
     input:
         tracking=TRACKING,
         tokens=TOKENS,
+        teacher=of_teacher,
     output:
         f"{TUNING_RUN}/{run_files.METRICS}",
     log:

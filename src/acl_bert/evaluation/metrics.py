@@ -1,6 +1,7 @@
 """GLUE's metrics, as fractions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 
@@ -43,6 +44,18 @@ def score(
     """The named metrics of logits, (items, classes), against labels, (items,)."""
     predictions = logits.argmax(axis=1)
     return {name + suffix: METRICS[name](labels, predictions) for name in metrics}
+
+
+def exit_scores(
+    logits: np.ndarray, labels: np.ndarray, metrics: Sequence[str], suffix: str = ""
+) -> list[dict[str, float]]:
+    """`score` of each exit's logits: (items, exits, classes)."""
+    return [score(logits[:, place], labels, metrics, suffix) for place in range(logits.shape[1])]
+
+
+def mean_over_exits(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric, by which a model of several exits is chosen."""
+    return {name: fmean(exit[name] for exit in scores) for name in scores[0]}
 
 
 def is_degenerate(logits: np.ndarray, labels: np.ndarray) -> bool:

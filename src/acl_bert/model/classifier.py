@@ -8,7 +8,6 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from acl_bert.errors import InputError
-from acl_bert.model.encoder import resolve_path
 
 
 class ClassifierConfig(PreTrainedConfig):
@@ -27,10 +26,7 @@ class ClassifierConfig(PreTrainedConfig):
 
 
 class Head(nn.Module):
-    """From the encoder's last hidden states to h, and from h to logits (paper.md §2).
-
-    The rows of `classifier.weight`, (classes, hidden), are the label embeddings l_k.
-    """
+    """An exit: from a layer's hidden states to h, and from h to logits (paper.md §2)."""
 
     def __init__(self, hidden: int, classes: int, dropout: float, representation: str) -> None:
         super().__init__()
@@ -53,9 +49,14 @@ class Head(nn.Module):
         with torch.autocast(h.device.type, enabled=False):
             return self.classifier(h if self.representation == "dropout" else self.dropout(h))
 
+    @property
+    def label_embeddings(self) -> Tensor:
+        """l_k, (classes, hidden): the classifier's own weight, not a copy."""
+        return self.classifier.weight
+
 
 class EncoderClassifier(PreTrainedModel):
-    """An encoder without its own pooler, and a `Head` on its last layer."""
+    """An encoder without its own pooler, and a `Head` on its last layer: its one exit."""
 
     config_class = ClassifierConfig
     base_model_prefix = "encoder"
@@ -71,8 +72,16 @@ class EncoderClassifier(PreTrainedModel):
         if dropout is None:  # DistilBERT calls it otherwise
             dropout = getattr(inner, "hidden_dropout_prob", getattr(inner, "dropout", 0.1))
         classes = len(config.id2label or {})
-        self.head = Head(inner.hidden_size, classes, dropout, config.representation)
+        self.exits = self._exits(inner.num_hidden_layers)
+        self.heads = nn.ModuleList(
+            Head(inner.hidden_size, classes, dropout, config.representation) for _ in self.exits
+        )
         self.post_init()
+
+    @staticmethod
+    def _exits(depth: int) -> tuple[int, ...]:
+        """The layers, from 1, that have a head."""
+        return (depth,)
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Linear):
@@ -80,20 +89,20 @@ class EncoderClassifier(PreTrainedModel):
             nn.init.normal_(module.weight, std=std)
             nn.init.zeros_(module.bias)
 
-    def represent(self, **inputs: Tensor) -> Tensor:
-        """Token ids, mask (and types), each (batch, length) → h, (batch, hidden)."""
-        return self.head.represent(self.encoder(**inputs).last_hidden_state)
+    def represent(self, **inputs: Tensor) -> list[Tensor]:
+        """Token ids, mask (and types), each (batch, length) → h of each exit, (batch, hidden)."""
+        return [self.heads[0].represent(self.encoder(**inputs).last_hidden_state)]
+
+    def exit_logits(self, **inputs: Tensor) -> Tensor:
+        """Logits of each exit, (batch, exits, classes)."""
+        exits = zip(self.heads, self.represent(**inputs), strict=True)
+        return torch.stack([head.classify(h) for head, h in exits], dim=1)
 
     def forward(self, labels: Tensor | None = None, **inputs: Tensor) -> SequenceClassifierOutput:
         """As transformers' sequence classifiers: logits, (batch, classes), and CE given labels."""
-        logits = self.head.classify(self.represent(**inputs))
+        logits = self.exit_logits(**inputs)[:, 0]
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
-
-    @property
-    def label_embeddings(self) -> Tensor:
-        """l_k, (classes, hidden): the classifier's own weight, not a copy."""
-        return self.head.classifier.weight
 
     def last_layer(self) -> nn.Module:
         """The encoder's last transformer layer."""
@@ -105,35 +114,3 @@ class EncoderClassifier(PreTrainedModel):
             f"{type(self.encoder).__name__}: no list of {depth} layers found; "
             "gate.scope last_layer works on encoders made of such a list"
         )
-
-
-def build_classifier(
-    path: str, revision: str | None, labels: list[str], representation: str
-) -> EncoderClassifier:
-    """A pre-trained encoder under a new head; draws the head from torch's global generator.
-
-    The head's pooler starts from the pre-trained pooler where the checkpoint has one. Raises
-    InputError where the encoder cannot be loaded.
-    """
-    resolved = resolve_path(path)
-    try:
-        encoder, loading = AutoModel.from_pretrained(
-            resolved, revision=revision, output_loading_info=True, use_safetensors=True
-        )
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"encoder {path!r}{f' at {revision}' if revision else ''} could not be loaded: {error}"
-        ) from error
-    pooler: Any = getattr(encoder, "pooler", None)
-    config = ClassifierConfig(  # type: ignore[call-arg]
-        encoder=encoder.config,
-        attn_implementation=encoder.config._attn_implementation,  # else the encoder loses its own
-        representation=representation,
-        id2label=dict(enumerate(labels)),
-        label2id={label: number for number, label in enumerate(labels)},
-    )
-    model = EncoderClassifier(config, encoder)
-    pretrained = not any("pooler" in key for key in loading["missing_keys"])
-    if pretrained and model.head.pooler is not None and hasattr(pooler, "dense"):
-        model.head.pooler.load_state_dict(pooler.dense.state_dict())
-    return model.float()

@@ -1,5 +1,6 @@
 """A method is data: one row of `methods.yaml`, a point in the space the paper spans."""
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import Literal, Self
@@ -23,17 +24,38 @@ class Gate(Section):
 
 
 class Method(Section):
-    """One row of every table: what is added to cross-entropy, and how."""
+    """One row of every table: which exits learn, by what besides cross-entropy, and from whom."""
 
     title: str = Field(description="how tables and figures name the method")
-    contrastive: Literal["none", "scl", "acl_embed"] = Field(
+    regime: Literal["last", "joint", "alternating", "exits"] = Field(
+        "last",
+        description="last: one classifier, on the last layer; else one on every layer. joint: all "
+        "of them learn at every update; alternating: the last alone and all in turn; exits: those "
+        "below the last, on a frozen backbone",
+    )
+    exit_weights: Literal["uniform", "ascending", "descending"] = Field(
+        "uniform", description="the exits' weights under joint, which sum to their number"
+    )
+    layers: int | None = Field(
+        None, ge=1, description="the encoder is cut after so many layers; empty: all of it"
+    )
+    epochs_factor: int = Field(1, ge=1, description="times training.epochs")
+    contrastive: Literal["none", "scl", "acl_embed", "acl_cl"] = Field(
         "none", description="the contrastive term"
+    )
+    distillation: Literal["none", "logits", "features"] = Field(
+        "none",
+        description="the term where it is not contrastive: soft cross-entropy to the teacher's "
+        "logits, or the squared distance to its h",
     )
     weight: float = Field(0.5, alias="lambda", ge=0, description="λ, the weight of the term")
     combination: Literal["convex", "additive"] = Field(
         "additive", description="convex: (1−λ)·CE + λ·L; additive: CE + λ·L"
     )
-    temperature: float = Field(0.3, gt=0, description="τ")
+    temperature: float = Field(0.3, gt=0, description="τ of the contrastive term")
+    distillation_temperature: float = Field(
+        2.0, gt=0, description="T, by which both sides' logits are divided"
+    )
     normalize: bool = Field(True, description="L2-normalise h and the label embeddings")
     reduction: Literal["mean", "sum"] = Field(
         "mean", description="over the anchors that have a positive"
@@ -41,19 +63,94 @@ class Method(Section):
     anchors: Literal["all", "samples"] = Field(
         "all", description="whether label embeddings are anchors too, or candidates only"
     )
+    teacher_anchors: bool = Field(False, description="ACL-CL: the teacher's items are anchors too")
+    label_embeddings: bool = Field(True, description="ACL-CL: label embeddings are in the batch")
     representation: Literal["pooler", "first_token", "dropout"] = Field(
         "pooler",
         description="h: the pooler's output, the raw first token, or the pooler's after dropout",
     )
     gate: Gate = Field(Gate(), description="ACL-Grad")
+    teacher: str | None = Field(
+        None,
+        description="the method whose run of the same task, encoder and seed comes first; an exit "
+        "of its depth learns by CE alone",
+    )
+    start: Literal["encoder", "teacher"] = Field(
+        "encoder", description="the weights that training starts from"
+    )
+    teacher_exit: Literal["frozen", "live"] = Field(
+        "frozen",
+        description="whose items ACL-CL aligns with: the teacher's, as it was when it was trained, "
+        "or those of the model's own last exit, trained along",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.combination == "convex" and self.weight > 1:
-            raise ValueError(f"lambda: {self.weight:g} is above 1, where (1−λ)·CE is negative")
-        if self.contrastive == "none" and self.gate.mode != "off":
-            raise ValueError(f"gate.mode: {self.gate.mode} needs a contrastive term to judge")
+        for fault in self._faults():
+            raise ValueError(fault)
         return self
+
+    def _faults(self) -> Iterator[str]:
+        if self.combination == "convex" and self.weight > 1:
+            yield f"lambda: {self.weight:g} is above 1, where (1−λ)·CE is negative"
+        if self.contrastive != "none" and self.distillation != "none":
+            yield f"distillation: {self.distillation}, but contrastive is the term already"
+        if self.gate.mode != "off" and not self.has_term:
+            yield f"gate.mode: {self.gate.mode} needs a contrastive term to judge"
+        if self.exit_weights != "uniform" and self.regime != "joint":
+            yield f"exit_weights: {self.exit_weights} is for regime joint, not {self.regime}"
+        if self.contrastive == "acl_cl" and self.anchors == "samples":
+            yield "anchors: samples is not for acl_cl; it has teacher_anchors, label_embeddings"
+        if self.contrastive != "acl_cl":
+            for key, usual in (("teacher_anchors", False), ("label_embeddings", True)):
+                if getattr(self, key) != usual:
+                    yield f"{key}: {str(not usual).lower()} is for acl_cl only"
+            if self.teacher_exit == "live":
+                yield "teacher_exit: live is for acl_cl only"
+        yield from self._faults_about_the_teacher()
+
+    def _faults_about_the_teacher(self) -> Iterator[str]:
+        if self.teacher is None:
+            if self.needs_teacher_items:
+                yield f"teacher: {self.term} needs one, such as `teacher: acl`"
+            if self.start == "teacher":
+                yield "start: teacher, but no teacher is named"
+        elif self.start != "teacher" and not self.needs_teacher_items:
+            yield f"teacher: {self.teacher} is not used; use `start: teacher`, or a term with it"
+        if self.combination == "convex" and (self.teacher or self.teacher_exit == "live"):
+            yield "combination: convex, but the teacher's exit has no term; use additive"
+        if self.regime == "exits":
+            if self.start != "teacher":
+                yield "regime: exits freezes a backbone that was trained; give `start: teacher`"
+            if self.gate.mode != "off" and self.gate.scope != "representation":
+                yield "gate.scope: a frozen backbone has no gradients; use representation"
+        if self.teacher_exit == "live" and self.regime not in ("joint", "alternating"):
+            yield f"teacher_exit: live needs a last exit that learns, not regime {self.regime}"
+
+    @property
+    def term(self) -> str:
+        """What is added to CE: the contrastive term, a kind of distillation, or none."""
+        return self.contrastive if self.distillation == "none" else self.distillation
+
+    @property
+    def has_term(self) -> bool:
+        return self.term != "none"
+
+    @property
+    def is_multi_exit(self) -> bool:
+        return self.regime != "last"
+
+    @property
+    def needs_teacher_items(self) -> bool:
+        """Whether each step reads what the teacher makes of its samples."""
+        return self.distillation != "none" or (
+            self.contrastive == "acl_cl" and self.teacher_exit == "frozen"
+        )
+
+    @property
+    def spares_teacher_exit(self) -> bool:
+        """Whether an exit as deep as the teacher's learns by CE alone."""
+        return self.teacher is not None or self.teacher_exit == "live"
 
     @property
     def ce_weight(self) -> float:

@@ -31,6 +31,8 @@ FolderName = Annotated[
 
 T = TypeVar("T")
 
+MethodIds = Annotated[tuple[str, ...], Field(min_length=1)]
+
 TrainingPatch = patch_of(Training)
 MethodPatch = patch_of(
     Method, like=(str, Field("", description="the row to start from, where not that of its own id"))
@@ -39,6 +41,7 @@ TaskPatch = patch_of(
     TaskSpec,
     without=("id",),
     training=(TrainingPatch, Field(TrainingPatch(), description="keys that differ for the task")),
+    methods=(MethodIds | None, Field(None, description="the methods that run on it; all if empty")),
 )
 
 
@@ -48,6 +51,9 @@ class Encoder(Section):
         "Python package that carries such a folder"
     )
     revision: str | None = Field(None, description="the hub's commit; none for a local folder")
+    methods: MethodIds | None = Field(
+        None, description="the methods that run with it; all if empty"
+    )
 
 
 class Tuning(Section):
@@ -87,9 +93,16 @@ class RunSettings(Section):
         """What the run is and what changes its numbers: all but its method's title in tables."""
         return self.model_dump(by_alias=True, exclude={"method": {"title"}})
 
-    def identity(self, tokens_fingerprint: str, encoder_fingerprint: str) -> str:
-        """The run's hash: runs that must give the same numbers have it in common, anywhere."""
-        return canonical_hash([self.determinants(), tokens_fingerprint, encoder_fingerprint])
+    def identity(
+        self, tokens_fingerprint: str, encoder_fingerprint: str, teacher_hash: str | None = None
+    ) -> str:
+        """The run's hash: runs that must give the same numbers have it in common, anywhere.
+
+        `teacher_hash` is the hash of the run that comes first, where there is one.
+        """
+        return canonical_hash(
+            [self.determinants(), tokens_fingerprint, encoder_fingerprint, teacher_hash]
+        )
 
 
 class Study(Section):
@@ -133,7 +146,7 @@ class Study(Section):
     @cached_property
     def task_specs(self) -> dict[str, TaskSpec]:
         return {
-            name: resolve(name, _written(patch, without=("training",)))
+            name: resolve(name, _written(patch, without=("training", "methods")))
             for name, patch in self.tasks.items()
         }
 
@@ -183,6 +196,36 @@ class Study(Section):
         except ValidationError as error:
             raise explain(error, Method, "methods", name) from None
 
+    def methods_of(self, task: str, encoder: str) -> list[str]:
+        """The methods that run on a task with an encoder, in the study's order."""
+        kept = (self.tasks[task].methods, self.encoders[encoder].methods)  # type: ignore[attr-defined]
+        return [name for name in self.methods if all(not some or name in some for some in kept)]
+
+    def is_teacher(self, method: str) -> bool:
+        """Whether another method of the study starts or learns from this one's runs."""
+        return any(row.teacher == method for row in self.method_rows.values())
+
+    def keeps_model(self, method: str) -> bool:
+        """Whether a run leaves its weights: a teacher does, until its students have learned."""
+        return self.keep_models == "all" or self.is_teacher(method)
+
+    def _check_methods(self) -> None:
+        """Raises InputError for a method that is named and not there, or that lacks its teacher."""
+        for kind, sections in (("tasks", self.tasks), ("encoders", self.encoders)):
+            for name, section in sections.items():
+                for method in section.methods or ():
+                    if method not in self.methods:
+                        raise InputError(f"{kind}.{name}.methods: {unknown(method, self.methods)}")
+        for task, encoder in itertools.product(self.tasks, self.encoders):
+            methods = self.methods_of(task, encoder)
+            for method in methods:
+                if (teacher := self.method_rows[method].teacher) in (None, *methods):
+                    continue
+                raise InputError(
+                    f"methods.{method}.teacher: {teacher} is not among the methods that run on "
+                    f"{task} with {encoder}; add it there"
+                )
+
     def training_of(self, task: str) -> Training:
         """The study's training keys under those of the task."""
         patch = self._named("tasks", self.tasks, task).training  # type: ignore[attr-defined]
@@ -192,13 +235,15 @@ class Study(Section):
         """Whether λ is chosen on the selection split; a λ written in the study stays as it is."""
         return (
             self.tuning.enabled
-            and self.method_row(method).contrastive != "none"
+            and self.method_row(method).has_term
             and "lambda" not in _written(self.methods[method])
         )
 
     def cells(self) -> Iterator[tuple[str, str, str, int]]:
         """Task, encoder, method and seed of every run."""
-        return itertools.product(self.tasks, self.encoders, self.methods, self.seeds)
+        for task, encoder in itertools.product(self.tasks, self.encoders):
+            for method, seed in itertools.product(self.methods_of(task, encoder), self.seeds):
+                yield task, encoder, method, seed
 
     def shown(self) -> dict[str, Any]:
         """What tables and figures depend on besides the runs: rows, names, order."""
@@ -206,6 +251,8 @@ class Study(Section):
             "tasks": {name: spec.title for name, spec in self.task_specs.items()},
             "encoders": {name: encoder.path for name, encoder in self.encoders.items()},
             "methods": {name: row.title for name, row in self.method_rows.items()},
+            "multi_exit": [name for name, row in self.method_rows.items() if row.is_multi_exit],
+            "cells": list(dict.fromkeys(cell[:3] for cell in self.cells())),
             "seeds": self.seeds,
         }
 
@@ -213,7 +260,14 @@ class Study(Section):
         self, task: str, encoder: str, method: str, seed: int, weight: float | None = None
     ) -> RunSettings:
         """What one run is made of; `weight` replaces the method's λ (a tuned or tuning run's)."""
-        self.encoder(encoder)
+        _ = self.task_spec(task), self.encoder(encoder), self.method_row(method)
+        if method not in self.methods_of(task, encoder):
+            raise InputError(
+                f"study {self.name}: {method} does not run on {task} with {encoder}; see the "
+                "`methods` of that task and encoder"
+            )
+        row, training = self.method_row(method, weight), self.training_of(task)
+        epochs = row.epochs_factor * training.epochs
         try:
             return RunSettings(
                 task=task,
@@ -221,8 +275,8 @@ class Study(Section):
                 method_id=method,
                 seed=seed,
                 selection_metric=self.task_spec(task).selection_metric,
-                method=self.method_row(method, weight),
-                training=self.training_of(task),
+                method=row,
+                training=training.model_copy(update={"epochs": epochs}),
             )
         except ValidationError as error:
             raise explain(error, RunSettings) from None
@@ -246,6 +300,7 @@ def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Stud
     try:
         study = Study.model_validate(config)
         _ = study.task_specs, study.method_rows  # their rows are checked here, not at first use
+        study._check_methods()
         for task in study.tasks:
             study.training_of(task)
         for method in filter(study.is_tuned, study.methods):

@@ -14,7 +14,7 @@ from torch import Tensor
 from acl_bert.errors import TrainingError
 from acl_bert.objectives.gate import GateDecision
 from acl_bert.run_files import HISTORY_COLUMNS
-from acl_bert.settings.method import Gate
+from acl_bert.settings.method import Method
 from acl_bert.training.step import StepRecord
 
 # Each look at the numbers waits for the GPU, so there is one in ten updates, or in some seconds.
@@ -49,14 +49,15 @@ class GrowingCsv:
 class History(GrowingCsv):
     """history.csv: one row an update, the mean over its micro-batches where there are several."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, method: Method) -> None:
         super().__init__(path, HISTORY_COLUMNS)
         self.step = 0
+        self._method = method
         self.tokens = 0
         self._waiting: list[tuple[int, int, Sequence[StepRecord], float, Tensor, int]] = []
         self._looked = time.monotonic()
         self._losses: list[float] = []  # of the epoch
-        self._gates: list[GateDecision] = []
+        self._gates: dict[int, list[GateDecision]] = {}  # by exit layer
 
     def add(
         self, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor, tokens: int
@@ -91,35 +92,53 @@ class History(GrowingCsv):
         self, step: int, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor,
         tokens: int,
     ) -> list[Any]:  # fmt: skip
-        gates = [record.gate for record in records if record.gate is not None]
-        self._gates += gates
+        gates: list[GateDecision] = []
+        for record in records:
+            gates += record.gates.values()
+            for layer, decision in record.gates.items():
+                self._gates.setdefault(layer, []).append(decision)
         loss = _mean(record.loss for record in records)
         self._losses.append(loss)
+        term = _mean(record.term for record in records if record.term is not None)
+        contrastive = self._method.contrastive != "none"
+        observed = self._method.gate.mode == "observe"
         return [
             step,
             epoch,
             loss,
             _mean(record.ce for record in records),
-            _mean(record.contrastive for record in records if record.contrastive is not None),
+            term if contrastive else "",
+            "" if contrastive else term,
             _mean(gate.angle for gate in gates if gate.angle is not None),
-            _mean(record.kept for record in records if record.kept is not None),
+            _mean(int(gate.keep or observed) for gate in gates),
             rate,
             float(norm),
             tokens,
         ]
 
-    def gate_summary(self, gate: Gate) -> dict[str, Any] | None:
-        """What the gate saw and did over the run, batch by batch; None without one."""
+    def gate_summary(self) -> dict[str, Any] | None:
+        """What the gate saw and did over the run, batch by batch; None without one.
+
+        Where each exit decides for itself, `exits` has the same by layer.
+        """
         if not self._gates:
             return None
-        angles = [decision.angle for decision in self._gates if decision.angle is not None]
-        above = sum(not decision.keep for decision in self._gates)
+        every = [decision for decisions in self._gates.values() for decision in decisions]
+        summary = self._method.gate.model_dump() | self._summary(every)
+        if self._method.is_multi_exit and self._method.gate.scope == "representation":
+            summary["exits"] = {
+                str(layer): self._summary(decisions) for layer, decisions in self._gates.items()
+            }
+        return summary
+
+    def _summary(self, gates: Sequence[GateDecision]) -> dict[str, Any]:
+        angles = [decision.angle for decision in gates if decision.angle is not None]
+        above = sum(not decision.keep for decision in gates)
         return {
-            **gate.model_dump(),
-            "steps": len(self._gates),
+            "steps": len(gates),
             "angles": len(angles),
             "above_threshold": above,
-            "discarded": above if gate.mode == "discard" else 0,
+            "discarded": above if self._method.gate.mode == "discard" else 0,
             "median_angle": statistics.median(angles) if angles else None,
             "mean_angle": statistics.fmean(angles) if angles else None,
         }

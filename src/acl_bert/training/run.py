@@ -11,39 +11,52 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors.numpy import save
 
 from acl_bert import __version__
 from acl_bert.errors import InputError
-from acl_bert.evaluation.metrics import is_degenerate, score
-from acl_bert.files import publish_folder, write_csv, write_json
-from acl_bert.model.classifier import EncoderClassifier, build_classifier
+from acl_bert.evaluation.metrics import exit_scores, is_degenerate
+from acl_bert.files import atomic_file, publish_folder, write_csv, write_json
+from acl_bert.model.build import build_classifier, start_from
+from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import (
     CONFIG,
+    LOGITS,
     METRICS,
     MODEL,
     PREDICTIONS,
     TIMINGS,
+    RunFolder,
     prediction_columns,
     work_path,
 )
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
+from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
+from acl_bert.training.regimes import Plan
 from acl_bert.training.stopwatch import Stopwatch
+from acl_bert.training.teacher import CachedTeacher, load_teacher
 
 
 @contextmanager
 def open_run(
-    settings: RunSettings, encoder: Encoder, tokens: TokenStore, study: Path
+    settings: RunSettings,
+    encoder: Encoder,
+    tokens: TokenStore,
+    study: Path,
+    teacher_run: Path | None = None,
 ) -> Iterator[Path]:
     """The empty work folder of a run, named by its hash, with config.json in it.
 
-    Raises InputError while another process of this machine has it.
+    `teacher_run`: the finished run that comes first, where the method has a teacher. Raises InputError while another process of this machine has it.
     """
     fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
-    work = work_path(study, settings.identity(*fingerprints))
+    teacher_hash = RunFolder(teacher_run).metrics()["run_hash"] if teacher_run else None
+    work = work_path(study, settings.identity(*fingerprints, teacher_hash))
     work.parent.mkdir(parents=True, exist_ok=True)
     with work.with_suffix(".lock").open("w") as lock:
         try:
@@ -52,12 +65,18 @@ def open_run(
             raise InputError(
                 f"{work}: another process trains this run; wait for it, or stop it"
             ) from None
-        _empty(work, settings, encoder, tokens)
+        _empty(work, settings, encoder, tokens, teacher_hash)
         yield work
         Path(lock.name).unlink()
 
 
-def _empty(work: Path, settings: RunSettings, encoder: Encoder, tokens: TokenStore) -> None:
+def _empty(
+    work: Path,
+    settings: RunSettings,
+    encoder: Encoder,
+    tokens: TokenStore,
+    teacher_hash: str | None,
+) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     write_json(
@@ -69,6 +88,7 @@ def _empty(work: Path, settings: RunSettings, encoder: Encoder, tokens: TokenSto
             "encoder_fingerprint": tokens.description["encoder_fingerprint"],
             "tokens_fingerprint": tokens.description["fingerprint"],
             "data_fingerprint": tokens.task["fingerprint"],
+            "teacher_run": teacher_hash,
         },
     )
 
@@ -79,13 +99,17 @@ def finetune(
     tokens: TokenStore,
     work: Path,
     target: Path,
+    teacher_run: Path | None = None,
+    teacher_outputs: Path | None = None,
     keep_model: bool = False,
     score_dev: bool = True,
     report: Callable[[str], None] = print,
 ) -> None:
     """Train, score dev with the best epoch's model, and publish the run's files as `target`.
 
-    Until then they grow in `work`, as `open_run` made it. The same settings, tokens, seed and
+    Until then they grow in `work`, as `open_run` made it. A method with a teacher needs the run
+    that comes first, with its model where training starts from it, and one that reads the
+    teacher's items the file that `write_teacher_outputs` made. The same settings, tokens, seed and
     number of threads give the same metrics.json, bit for bit, on a CPU. A run that tries a λ is
     not to see dev: `score_dev` false.
     """
@@ -97,26 +121,44 @@ def finetune(
         torch.manual_seed(settings.seed)
         device = torch.device(training.device)
         labels = tokens.task["labels"]
+        method = settings.method
         model = build_classifier(
-            encoder.path, encoder.revision, labels, settings.method.representation
+            encoder.path,
+            encoder.revision,
+            labels,
+            method.representation,
+            method.is_multi_exit,
+            method.layers,
         )
+        teacher_depth, teacher = None, None
+        if teacher_run:
+            teacher_depth = RunFolder(teacher_run).metrics()["depth"]
+        if method.start == "teacher":
+            assert teacher_run is not None
+            start_from(model, load_teacher(teacher_run))
+        if method.needs_teacher_items:
+            assert teacher_outputs is not None and teacher_run is not None
+            teacher_hash = RunFolder(teacher_run).run_hash
+            teacher = CachedTeacher(teacher_outputs, teacher_hash, tokens, device)
+        plan = Plan(method, model.exits, teacher_depth)
         model.to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
     report(
         f"{settings.task} · {settings.method_id} · {settings.encoder} · seed {settings.seed} on "
         f"{hardware.describe_device(device)}, {training.precision}, {training.threads} threads"
     )
-    best, history = train(model, settings, tokens, work, seconds, report)
-    metrics: dict[str, float] = {}
+    best, history = train(model, settings, tokens, plan, teacher, work, seconds, report)
+    exits: dict[str, dict[str, float]] = {}
     degenerate = False
     if score_dev:
         with seconds("dev"):
-            metrics, degenerate = evaluate(model, settings, tokens, work / PREDICTIONS)
-        scores = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        report(f"dev, epoch {best.epoch}: {scores}")
-    if keep_model:
-        model.save_pretrained(work / MODEL)
-
+            exits, degenerate = evaluate(model, settings, tokens, work)
+        for layer, scores in exits.items():
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+            report(f"dev, epoch {best.epoch}, exit {layer}: {shown}")
+    metrics = exits.get(str(model.exits[-1]), {})
     task = tokens.task
+    if keep_model:
+        save_model(model, settings, encoder, task, exits, work / MODEL)
     write_json(
         work / TIMINGS,
         {
@@ -145,14 +187,17 @@ def finetune(
             "method": settings.method_id,
             "seed": settings.seed,
             "run_hash": work.name,
+            "depth": model.exits[-1],
             "metrics": metrics,
+            "exits": exits,
+            "teacher": RunFolder(teacher_run).run_hash if teacher_run else None,
             "selection": {
                 "metric": settings.selection_metric,
                 "value": best.value,
                 "epoch": best.epoch,
             },
             "degenerate": degenerate,
-            "gate": history.gate_summary(settings.method.gate),
+            "gate": history.gate_summary(),
             "data": {
                 "fingerprint": task["fingerprint"],
                 "rows": {name: split["rows"] for name, split in task["splits"].items()},
@@ -166,21 +211,31 @@ def finetune(
 
 
 def evaluate(
-    model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, path: Path
-) -> tuple[dict[str, float], bool]:
-    """Score every dev set and write the predictions; also whether the run is degenerate."""
-    metrics: dict[str, float] = {}
+    model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, folder: Path
+) -> tuple[dict[str, dict[str, float]], bool]:
+    """Score every dev set at every exit; also whether the last exit is degenerate.
+
+    Returns metrics by layer, and writes the last exit's predictions and all exits' logits.
+    """
+    exits: dict[str, dict[str, float]] = {str(layer): {} for layer in model.exits}
     degenerate = False
     lines: list[list[Any]] = []
+    tensors: dict[str, np.ndarray] = {}
     for name, suffix in tokens.task["dev_sets"].items():
         rows = tokens.split(name)
         logits = predict(model, rows, settings.training)
-        metrics |= score(logits, rows.targets, tokens.task["metrics"], suffix)
-        degenerate |= is_degenerate(logits, rows.targets)
-        columns = zip(rows.index, rows.targets, logits.argmax(axis=1), logits, strict=True)
+        scores = exit_scores(logits, rows.targets, tokens.task["metrics"], suffix)
+        for layer, values in zip(exits, scores, strict=True):
+            exits[layer] |= values
+        last = logits[:, -1]
+        degenerate |= is_degenerate(last, rows.targets)
+        columns = zip(rows.index, rows.targets, last.argmax(axis=1), last, strict=True)
         lines += [[name, i, label, chosen, *row] for i, label, chosen, row in columns]
-    write_csv(path, prediction_columns(len(tokens.task["labels"])), lines)
-    return metrics, degenerate
+        tensors |= {f"{name}.logits": logits, f"{name}.labels": np.array(rows.targets)}
+    write_csv(folder / PREDICTIONS, prediction_columns(len(tokens.task["labels"])), lines)
+    with atomic_file(folder / LOGITS) as aside:
+        aside.write_bytes(save(tensors))
+    return exits, degenerate
 
 
 def source_commit() -> str | None:

@@ -1,45 +1,85 @@
 """One mini-batch: the losses, the gate, and the gradients they leave on the parameters."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.objectives.contrastive import acl_embed_loss, supervised_contrastive_loss
+from acl_bert.objectives.contrastive import (
+    acl_cl_loss,
+    acl_embed_loss,
+    supervised_contrastive_loss,
+)
+from acl_bert.objectives.distillation import feature_distillation_loss, logits_distillation_loss
 from acl_bert.objectives.gate import GateDecision, combine, gate_decision
 from acl_bert.settings.method import Method
+from acl_bert.training.regimes import ExitLoss
+from acl_bert.training.teacher import TeacherItems
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What a step leaves in the history; tensors, so that a GPU is not waited for."""
+    """What a step leaves in the history; tensors, so that a GPU is not waited for.
+
+    Losses are sums over the exits that learn, each with its weight.
+    """
 
     loss: Tensor
-    """What was descended: CE and, where it was kept, the weighted contrastive term."""
+    """What was descended: CE and, where it was kept, the weighted term."""
     ce: Tensor
-    contrastive: Tensor | None = None
-    gate: GateDecision | None = None
-    kept: int | None = None
-    """1 where the contrastive term counted, 0 where the gate dropped it; None without a gate."""
+    term: Tensor | None = None
+    gates: dict[int, GateDecision] = field(default_factory=dict)
+    """ACL-Grad's decisions by exit layer; over the encoder's parameters one, at the last layer."""
 
 
-def contrastive_loss(method: Method, h: Tensor, labels: Tensor, label_embeddings: Tensor) -> Tensor:
-    """The method's contrastive term over h, (batch, hidden)."""
+@dataclass(frozen=True)
+class _Exit:
+    """An exit's part in a step. `h` is cut off from the encoder where gradients meet at h."""
+
+    plan: ExitLoss
+    h: Tensor
+    ce: Tensor
+    term: Tensor | None
+
+
+def term_loss(
+    method: Method,
+    h: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    label_embeddings: Tensor,
+    teacher: TeacherItems | None,
+) -> Tensor:
+    """The method's term at one exit: h, (batch, hidden), logits, (batch, classes)."""
+    if method.distillation != "none":
+        assert teacher is not None
+        if method.distillation == "logits":
+            return logits_distillation_loss(
+                logits, teacher.logits, method.distillation_temperature
+            )
+        return feature_distillation_loss(h, teacher.representations)
+    options = {
+        "temperature": method.temperature,
+        "normalize": method.normalize,
+        "reduction": method.reduction,
+    }
     if method.contrastive == "scl":
-        return supervised_contrastive_loss(
-            h, labels, method.temperature, method.normalize, method.reduction
-        )
-    return acl_embed_loss(
+        return supervised_contrastive_loss(h, labels, **options)
+    if method.contrastive == "acl_embed":
+        return acl_embed_loss(h, labels, label_embeddings, anchors=method.anchors, **options)
+    assert teacher is not None
+    classes = len(label_embeddings) if method.label_embeddings else 0
+    return acl_cl_loss(
         h,
+        label_embeddings[:classes],
+        teacher.representations,
+        teacher.label_embeddings[:classes],
         labels,
-        label_embeddings,
-        method.temperature,
-        method.normalize,
-        method.anchors,
-        method.reduction,
+        anchors="all" if method.teacher_anchors else "student",
+        **options,
     )
 
 
@@ -48,55 +88,162 @@ def training_step(
     inputs: dict[str, Tensor],
     labels: Tensor,
     method: Method,
+    plan: Sequence[ExitLoss],
+    teacher: TeacherItems | None = None,
     precision: str = "fp32",
     share: float = 1.0,
 ) -> StepRecord:
     """Forward, then add `share` times the method's gradient to the parameters' `.grad`.
 
-    Without a gate: one backward pass of the weighted sum. With one, two passes and no third: CE's
-    gradient and the contrastive one are compared, and the update is put together from the two.
-    Where they are compared at h, only the head is passed twice; the encoder once, from their sum.
+    `plan`: the exits that learn. Without a gate: one backward pass of the weighted sum. With one
+    over the encoder: two passes and no third; the gradient of all CE and that of all terms are
+    compared, and the update is put together from the two. With one over the representation each
+    exit decides for itself: only its head is passed twice, the encoder once, from their sum.
     """
     bf16 = torch.autocast(labels.device.type, torch.bfloat16, enabled=precision == "bf16")
     with bf16:
-        h = model.represent(**inputs)
+        hs = model.represent(**inputs)
     at_h = method.gate.mode != "off" and method.gate.scope == "representation"
-    seen = h.detach().requires_grad_() if at_h else h
-    ce = cross_entropy(model.head.classify(seen), labels)
-    if method.contrastive == "none":
-        (ce * share).backward()
-        return StepRecord(ce.detach(), ce.detach())
+    seen = [h.detach().requires_grad_() for h in hs] if at_h else hs
+    live = method.teacher_exit == "live"
+    if live:
+        last = model.heads[-1]
+        teacher = TeacherItems(seen[-1], last.classify(seen[-1]), last.label_embeddings)
+    exits = []
+    for part in plan:
+        head, h = model.heads[part.place], seen[part.place]
+        logits = head.classify(h)
+        term = None
+        if part.term:
+            term = term_loss(method, h, logits, labels, head.label_embeddings, teacher)
+        exits.append(_Exit(part, h, cross_entropy(logits, labels), term))
 
-    contrastive = contrastive_loss(method, seen, labels, model.label_embeddings)
-    total = method.ce_weight * ce + method.weight * contrastive
+    gates: dict[int, GateDecision] = {}
     if method.gate.mode == "off":
-        (total * share).backward()
-        return StepRecord(total.detach(), ce.detach(), contrastive.detach())
+        (_total(method, exits) * share).backward()
+    elif at_h:
+        gates = _meet_at_h(model, method, exits, hs, seen, live, share)
+    else:
+        gates = _meet_at_parameters(model, method, exits, share)
+    return _record(model, method, exits, gates, over_all=not at_h)
 
-    # `leaves` are what the two passes end at: h and the classifier, or every parameter.
-    leaves = [seen, *model.head.classifier.parameters()] if at_h else list(model.parameters())
-    g_ce = torch.autograd.grad(ce, leaves, retain_graph=True, allow_unused=True)
-    g_contrastive = torch.autograd.grad(contrastive, leaves, allow_unused=True)
-    scope = {id(seen)} if at_h else _scope(model, method.gate.scope)
-    within = [place for place, leaf in enumerate(leaves) if id(leaf) in scope]
+
+def _keeps(method: Method, decision: GateDecision | None) -> bool:
+    return decision is None or decision.keep or method.gate.mode == "observe"
+
+
+def _total(method: Method, exits: Iterable[_Exit]) -> Tensor:
+    """What is descended where every term counts."""
+    parts = []
+    for part in exits:
+        loss = part.ce
+        if part.term is not None:
+            loss = method.ce_weight * part.ce + method.weight * part.term
+        parts.append(_times(part.plan.weight, loss))
+    return _sum(parts)
+
+
+def _times(weight: float, loss: Tensor) -> Tensor:
+    return loss if weight == 1 else weight * loss
+
+
+def _sum(losses: Sequence[Tensor]) -> Tensor:
+    return losses[0] if len(losses) == 1 else torch.stack(list(losses)).sum()
+
+
+def _meet_at_h(
+    model: EncoderClassifier,
+    method: Method,
+    exits: Sequence[_Exit],
+    hs: Sequence[Tensor],
+    seen: Sequence[Tensor],
+    live: bool,
+    share: float,
+) -> dict[int, GateDecision]:
+    """Each exit's gate over its h; then one pass from all h through poolers and encoder."""
+    gates: dict[int, GateDecision] = {}
+    arriving: dict[int, Tensor] = {}  # the gradient at each h
+    for part in exits:
+        place = part.plan.place
+        places = [place]
+        if live and part.term is not None:
+            places.append(len(seen) - 1)  # its items are of the graph too
+        leaves = [seen[p] for p in places]
+        leaves += [x for p in places for x in model.heads[p].classifier.parameters()]
+        # KD's term and CE share the classifier's part of the graph.
+        g = torch.autograd.grad(
+            part.ce, leaves, retain_graph=part.term is not None, allow_unused=True
+        )
+        combined: Sequence[Tensor | None] = g
+        if part.term is not None:
+            g_term = torch.autograd.grad(part.term, leaves, allow_unused=True)
+            decision = gate_decision(g[:1], g_term[:1], method.gate.threshold)
+            gates[model.exits[place]] = decision
+            keep = _keeps(method, decision)
+            combined = combine(g, g_term, method.ce_weight, method.weight, keep)
+        factor = share * part.plan.weight
+        for p, gradient in zip(places, combined, strict=False):
+            if gradient is not None:
+                scaled = gradient if factor == 1 else gradient * factor
+                arriving[p] = arriving[p] + scaled if p in arriving else scaled
+        _accumulate(leaves[len(places) :], combined[len(places) :], factor)
+    reached = [place for place in arriving if hs[place].requires_grad]
+    torch.autograd.backward([hs[place] for place in reached], [arriving[p] for p in reached])
+    return gates
+
+
+def _meet_at_parameters(
+    model: EncoderClassifier, method: Method, exits: Sequence[_Exit], share: float
+) -> dict[int, GateDecision]:
+    """One gate over the parameters: all CE against all terms."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    ce = _sum([_times(part.plan.weight, part.ce) for part in exits])
+    terms = [_times(part.plan.weight, part.term) for part in exits if part.term is not None]
+    g_ce = torch.autograd.grad(ce, parameters, retain_graph=bool(terms), allow_unused=True)
+    if not terms:  # at an update of the last exit alone, which learns by CE
+        _accumulate(parameters, g_ce, share)
+        return {}
+    g_term = torch.autograd.grad(_sum(terms), parameters, allow_unused=True)
+    scope = _scope(model, method.gate.scope)
+    within = [place for place, leaf in enumerate(parameters) if id(leaf) in scope]
     decision = gate_decision(
         [g_ce[place] for place in within],
-        [g_contrastive[place] for place in within],
+        [g_term[place] for place in within],
         method.gate.threshold,
     )
-    keep = decision.keep or method.gate.mode == "observe"
-    combined = combine(g_ce, g_contrastive, method.ce_weight, method.weight, keep)
-    if at_h:
-        leaves, g_h = leaves[1:], combined.pop(0)
-        assert g_h is not None
-        h.backward(g_h * share if share != 1 else g_h)
-    _accumulate(leaves, combined, share)
-    descended = total if keep else ce
-    return StepRecord(descended.detach(), ce.detach(), contrastive.detach(), decision, int(keep))
+    keep = _keeps(method, decision)
+    combined = combine(g_ce, g_term, method.ce_weight, method.weight, keep)
+    _accumulate(parameters, combined, share)
+    return {model.exits[-1]: decision}
+
+
+@torch.no_grad()
+def _record(
+    model: EncoderClassifier,
+    method: Method,
+    exits: Sequence[_Exit],
+    gates: dict[int, GateDecision],
+    over_all: bool,
+) -> StepRecord:
+    descended, terms = [], []
+    for part in exits:
+        layer = model.exits[-1 if over_all else part.plan.place]
+        if part.term is not None:
+            terms.append(_times(part.plan.weight, part.term))
+        dropped = part.term is not None and not _keeps(method, gates.get(layer))
+        descended.append(
+            _times(part.plan.weight, part.ce) if dropped else _total(method, [part])
+        )
+    return StepRecord(
+        _sum(descended).detach(),
+        _sum([_times(part.plan.weight, part.ce) for part in exits]).detach(),
+        _sum(terms).detach() if terms else None,
+        gates,
+    )
 
 
 def _scope(model: EncoderClassifier, scope: str) -> set[int]:
-    """The parameters whose gradients are compared; the pooler is the head's, not the encoder's."""
+    """The parameters whose gradients are compared; poolers are the heads', not the encoder's."""
     module = model.encoder if scope == "encoder" else model.last_layer()
     return {id(parameter) for parameter in module.parameters()}
 

@@ -1,0 +1,84 @@
+"""From a pre-trained encoder, or from a teacher, to a model that can be trained."""
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModel
+from transformers.utils import logging
+
+from acl_bert.errors import InputError
+from acl_bert.model.classifier import ClassifierConfig, EncoderClassifier
+from acl_bert.encoders import resolve_path
+from acl_bert.model.multi_exit import MultiExitConfig, MultiExitForSequenceClassification
+
+
+def build_classifier(
+    path: str,
+    revision: str | None,
+    labels: list[str],
+    representation: str,
+    every_layer: bool = False,
+    layers: int | None = None,
+) -> EncoderClassifier:
+    """A pre-trained encoder under new heads; draws them from torch's global generator.
+
+    `every_layer` puts an exit on each layer, else there is one on the last; `layers` keeps the
+    first so many of the encoder's. Each head's pooler starts from the pre-trained pooler where the
+    checkpoint has one. Raises InputError where the encoder cannot be loaded, or is not so deep.
+    """
+    resolved = resolve_path(path)
+    shown = f"encoder {path!r}{f' at {revision}' if revision else ''}"
+    verbosity = logging.get_verbosity()
+    try:
+        inner = AutoConfig.from_pretrained(resolved, revision=revision)
+        if layers is not None:
+            if layers > inner.num_hidden_layers:
+                raise InputError(
+                    f"{shown} has {inner.num_hidden_layers} layers; `layers: {layers}` of the "
+                    "method is more: lower it"
+                )
+            inner.num_hidden_layers = layers
+            logging.set_verbosity_error()  # it would warn of each weight that is left out
+        encoder, loading = AutoModel.from_pretrained(
+            resolved,
+            config=inner,
+            revision=revision,
+            output_loading_info=True,
+            use_safetensors=True,
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown} could not be loaded: {error}") from error
+    finally:
+        logging.set_verbosity(verbosity)
+    pooler: Any = getattr(encoder, "pooler", None)
+    config_class, model_class = (
+        (MultiExitConfig, MultiExitForSequenceClassification)
+        if every_layer
+        else (ClassifierConfig, EncoderClassifier)
+    )
+    config = config_class(  # type: ignore[call-arg]
+        encoder=encoder.config,
+        attn_implementation=encoder.config._attn_implementation,  # else the encoder loses its own
+        representation=representation,
+        id2label=dict(enumerate(labels)),
+        label2id={label: number for number, label in enumerate(labels)},
+    )
+    model = model_class(config, encoder)
+    pretrained = not any("pooler" in key for key in loading["missing_keys"])
+    if pretrained and hasattr(pooler, "dense"):
+        for head in model.heads:
+            if head.pooler is not None:
+                head.pooler.load_state_dict(pooler.dense.state_dict())
+    return model.float()
+
+
+@torch.no_grad()
+def start_from(model: EncoderClassifier, teacher: EncoderClassifier) -> None:
+    """Give `model` the teacher's encoder and, where it is as deep, the teacher's last exit.
+
+    A model that was cut takes the teacher's first layers. Its other exits stay as they are.
+    """
+    weights = teacher.encoder.state_dict()
+    model.encoder.load_state_dict({name: weights[name] for name in model.encoder.state_dict()})
+    if model.exits[-1] == teacher.exits[-1]:
+        model.heads[-1].load_state_dict(teacher.heads[-1].state_dict())

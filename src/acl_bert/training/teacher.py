@@ -1,0 +1,119 @@
+"""What a teacher makes of its training rows: computed once, read by every student's steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from acl_bert.errors import InputError
+from acl_bert.files import atomic_file
+from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.run_files import RunFolder
+from acl_bert.settings.training import Training
+from acl_bert.tasks.tokens import TokenStore
+from acl_bert.training.batches import evaluation_batches, load_batch
+
+TEACHER_RUN, TOKENS = "teacher_run", "tokens"  # the file's keys: by whom, and of which rows
+
+
+@dataclass(frozen=True)
+class TeacherItems:
+    """The teacher exit's side of a batch."""
+
+    representations: Tensor
+    """h^M, (batch, hidden)."""
+    logits: Tensor
+    """(batch, classes)."""
+    label_embeddings: Tensor
+    """l^M, (classes, hidden)."""
+
+
+Teacher = Callable[[np.ndarray], TeacherItems]
+"""From the numbers of training rows to the teacher's items of these rows."""
+
+
+def load_teacher(folder: Path) -> EncoderClassifier:
+    """The model that a teacher's run kept. Raises InputError where there is none."""
+    run = RunFolder(folder)
+    if not run.finished or not (run.model_path / "model.safetensors").is_file():
+        raise InputError(
+            f"{run.model_path}: no such model; a student needs its teacher's: run the teacher "
+            "first, `python -m acl_bert finetune --method <teacher>` with the same task and seed"
+        )
+    return EncoderClassifier.from_pretrained(run.model_path)
+
+
+@torch.no_grad()
+def teacher_items(model: EncoderClassifier, inputs: dict[str, Tensor]) -> TeacherItems:
+    """What a teacher, in evaluation mode, makes of a batch at its last exit."""
+    h = model.represent(**inputs)[-1]
+    head = model.heads[-1]
+    return TeacherItems(h, head.classify(h), head.label_embeddings.detach())
+
+
+def write_teacher_outputs(
+    teacher_run: Path, tokens: TokenStore, training: Training, path: Path
+) -> None:
+    """Write the teacher's representations, logits and label embeddings over train to `path`.
+
+    `training`: settled; its batch size, precision and device are used.
+    """
+    model = load_teacher(teacher_run).to(training.device).eval()  # type: ignore[arg-type]
+    rows = tokens.split("train")
+    parts: dict[str, np.ndarray] = {}
+    for batch in evaluation_batches(rows.lengths, 2 * training.batch_size):
+        inputs, _ = load_batch(rows, batch, model.device)
+        bf16 = training.precision == "bf16"
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+            items = teacher_items(model, inputs)
+        for name, some in (("representations", items.representations), ("logits", items.logits)):
+            values = some.float().cpu().numpy()
+            parts.setdefault(name, np.empty((len(rows), values.shape[1]), np.float32))[batch] = (
+                values
+            )
+    tensors = {name: torch.from_numpy(values) for name, values in parts.items()}
+    tensors["label_embeddings"] = model.heads[-1].label_embeddings.detach().cpu().contiguous()
+    metadata = {
+        TEACHER_RUN: RunFolder(teacher_run).run_hash,
+        TOKENS: str(tokens.description["fingerprint"]),
+    }
+    with atomic_file(path) as aside:
+        save_file(tensors, aside, metadata)
+
+
+class CachedTeacher:
+    """A `Teacher` that reads `write_teacher_outputs`' file.
+
+    Raises InputError where the file is absent, or of another run or of other rows.
+    """
+
+    def __init__(
+        self, path: Path, teacher_hash: str, tokens: TokenStore, device: torch.device
+    ) -> None:
+        remedy = "make it again: python -m acl_bert teacher-outputs"
+        try:
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path}: {error}; {remedy}") from error
+        wanted = {TEACHER_RUN: teacher_hash, TOKENS: tokens.description["fingerprint"]}
+        if wrong := [name for name, value in wanted.items() if metadata.get(name) != value]:
+            raise InputError(f"{path}: of another {' and other '.join(wrong)}; {remedy}")
+        self._representations = tensors["representations"]
+        self._logits = tensors["logits"]
+        self._label_embeddings = tensors["label_embeddings"].to(device)
+        self._device = device
+
+    def __call__(self, rows: np.ndarray) -> TeacherItems:
+        chosen = torch.from_numpy(rows)
+        return TeacherItems(
+            self._representations[chosen].to(self._device),
+            self._logits[chosen].to(self._device),
+            self._label_embeddings,
+        )
