@@ -19,7 +19,7 @@ SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
 
-.PHONY: help demo test reproduce ui bench lint schema lock clean
+.PHONY: help demo test reproduce ui progress bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: G
 
 ui: $(READY) ## MLflow's pages of CONFIG's study
 	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --port $(PORT)
+
+progress: $(READY) ## how far CONFIG's study is, and how long the rest will take
+	@$(BIN)/python -m acl_bert progress --config "$(CONFIG)"
 
 bench: $(READY) ## the speed of training and of starting, as ratios
 	$(BIN)/python benchmarks/bench.py

@@ -21,10 +21,11 @@ from measuring import HEADER, Figures, Row, Setup, in_turns, ratio_row, spread
 from steps import (
     CE,
     TransformersTrainer,
+    Updates,
     build_ours,
     gemm_rate,
     step_flops,
-    step_seconds,
+    teachers,
     train_ours,
 )
 
@@ -70,7 +71,9 @@ def share_of_gemm(setup: Setup) -> list[Row]:
     for batch in _batches(setup):
         width = int(setup.rows.lengths[batch].max())
         flops = step_flops(model, len(batch), width)
-        (seconds,) = step_seconds(setup, model, batch, [CE], setup.rounds + 1)
+        update = Updates(setup, model, setup.rounds + 1)
+        update(batch)
+        seconds = update.timed(batch, CE)
         figures = in_turns(
             {"gemm": lambda _: gemm_rate(setup) / 1e9, "step": seconds}, setup.rounds
         )
@@ -89,20 +92,58 @@ def against_ce(setup: Setup) -> list[Row]:
         "ACL-Embed": (known["acl_embed"], None),
         "CE+SCL": (known["ce_scl"], None),
     }
-    methods = [CE, *(method for method, _ in contenders.values())]
+    methods = {"CE": CE} | {name: method for name, (method, _) in contenders.items()}
     model = build_ours(setup)
     table = []
     for batch in _batches(setup):
         width = int(setup.rows.lengths[batch].max())
-        steps = 1 + len(methods) * setup.rounds
-        timers = step_seconds(setup, model, batch, methods, steps)
-        figures = in_turns(
-            dict(zip(["CE", *contenders], timers, strict=True)),
-            setup.rounds,
-        )
+        update = Updates(setup, model, 1 + len(methods) * setup.rounds)
+        update(batch)
+        timers = {name: update.timed(batch, method) for name, method in methods.items()}
+        figures = in_turns(timers, setup.rounds)
         for name, (_, goal) in contenders.items():
             shown = f"{name} / CE step, {len(batch)} × {width}"
             table.append(ratio_row(shown, figures[name], figures["CE"], "s", at_most=goal))
+    return table
+
+
+def exits(setup: Setup) -> list[Row]:
+    """Seconds of a whole update with an exit on every layer, against CE's and against JT's."""
+    known = method_rows()
+    every_layer, last = build_ours(setup, every_layer=True), build_ours(setup)
+    table = []
+    for batch in _batches(setup):
+        cached, recomputed = teachers(setup, batch)
+        acl_cl, over_encoder = known["acl_cl"], _gated("encoder", like="acl_cl")
+        steps = 1 + 4 * setup.rounds
+        ce, others = Updates(setup, last, steps), Updates(setup, every_layer, steps)
+        ce(batch)
+        others(batch, known["jt"])
+        figures = in_turns(
+            {
+                "CE": ce.timed(batch, CE),
+                "JT": others.timed(batch, known["jt"]),
+                "cached": others.timed(batch, acl_cl, cached),
+                "recomputed": others.timed(batch, acl_cl, recomputed),
+                "over the encoder": others.timed(batch, over_encoder, cached),
+            },
+            setup.rounds,
+        )
+        size = f"{len(batch)} × {int(setup.rows.lengths[batch].max())}"
+        student = f"/ JT step, {size}"
+        table += [
+            ratio_row(f"JT / CE step, {size}", figures["JT"], figures["CE"], "s"),
+            ratio_row(f"ACL-CL {student}", figures["cached"], figures["JT"], "s", at_most=1.08),
+            ratio_row(
+                f"ACL-CL, teacher recomputed {student}", figures["recomputed"], figures["JT"], "s"
+            ),
+            ratio_row(
+                f"ACL-CL, gate over the encoder {student}",
+                figures["over the encoder"],
+                figures["JT"],
+                "s",
+            ),
+        ]
     return table
 
 
@@ -139,13 +180,14 @@ MEASURES: dict[str, Callable[[Setup], list[Row]]] = {
     "trainer": against_trainer,
     "gemm": share_of_gemm,
     "acl": against_ce,
+    "exits": exits,
     "start": start,
 }
 
 
-def _gated(scope: str) -> Method:
-    acl = method_rows()["acl"].model_dump(by_alias=True)
-    return Method.model_validate(merge(acl, {"gate": {"scope": scope}}))
+def _gated(scope: str, like: str = "acl") -> Method:
+    row = method_rows()[like].model_dump(by_alias=True)
+    return Method.model_validate(merge(row, {"gate": {"scope": scope}}))
 
 
 def _full_rows(setup: Setup) -> np.ndarray:

@@ -1,42 +1,70 @@
 """Training steps of this project and of transformers' Trainer, and what a step computes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from measuring import Setup, spread
-from torch import Tensor, nn
+from torch import nn
 
+from acl_bert.encoders import resolve_path
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.encoders import resolve_path
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.training.batches import load_batch, train_batches
 from acl_bert.training.optimiser import Optimiser
+from acl_bert.training.regimes import Plan
 from acl_bert.training.step import training_step
+from acl_bert.training.teacher import CachedTeacher, Teacher, TeacherItems, teacher_items
 
 CE = method_rows()["ce"]
 LABELS = ["0", "1"]
 
 
-def build_ours(setup: Setup) -> EncoderClassifier:
+def build_ours(setup: Setup, every_layer: bool = False) -> EncoderClassifier:
     torch.manual_seed(0)
-    model = build_classifier(setup.encoder, None, LABELS, "pooler")
+    model = build_classifier(setup.encoder, None, LABELS, "pooler", every_layer)
     return model.to(setup.device).train()  # type: ignore[arg-type]
 
 
-def updater(
-    setup: Setup, model: EncoderClassifier, steps: int
-) -> Callable[[dict[str, Tensor], Tensor, Method], None]:
-    """A whole update as the training loop makes it, under a fresh optimiser."""
-    optimiser = Optimiser(model, setup.training, steps)
+class Updates:
+    """Whole updates of one model as the training loop makes them, under a fresh optimiser."""
 
-    def update(inputs: dict[str, Tensor], labels: Tensor, method: Method = CE) -> None:
-        training_step(model, inputs, labels, method, setup.precision)
-        optimiser.update()
+    def __init__(self, setup: Setup, model: EncoderClassifier, steps: int) -> None:
+        self._setup, self._model = setup, model
+        self._optimiser = Optimiser(model, setup.training, steps)
 
-    return update
+    def __call__(
+        self, batch: np.ndarray, method: Method = CE, teacher: Teacher | None = None
+    ) -> None:
+        inputs, labels = load_batch(self._setup.rows, batch, self._setup.device)
+        exits = self._model.exits
+        plan = Plan(method, exits, exits[-1] if method.teacher else None)
+        training_step(
+            self._model,
+            inputs,
+            labels,
+            method,
+            plan.losses(1),
+            teacher(batch) if teacher else None,
+            self._setup.precision,
+        )
+        self._optimiser.update()
+
+    def timed(
+        self, batch: np.ndarray, method: Method, teacher: Teacher | None = None
+    ) -> Callable[[int], float]:
+        """What gives the seconds of one update, in whichever round."""
+
+        def seconds(_: int) -> float:
+            self._setup.wait()
+            start = time.perf_counter()
+            self(batch, method, teacher)
+            self._setup.wait()
+            return time.perf_counter() - start
+
+        return seconds
 
 
 def train_ours(
@@ -48,12 +76,12 @@ def train_ours(
     size, generator = setup.training.batch_size, np.random.default_rng(number)
     epoch = [rows[batch] for batch in train_batches(lengths[rows], size, grouped, generator)]
     batches = spread(epoch, setup, count, number)
-    update = updater(setup, model, count + 1)
-    update(*load_batch(setup.rows, batches[0], setup.device), CE)  # the optimiser's state, caches
+    update = Updates(setup, model, count + 1)
+    update(batches[0])  # the optimiser's state, caches
     setup.wait()
     start = time.perf_counter()
     for batch in batches:
-        update(*load_batch(setup.rows, batch, setup.device), CE)
+        update(batch)
     setup.wait()
     return sum(int(lengths[batch].sum()) for batch in batches) / (time.perf_counter() - start)
 
@@ -182,22 +210,19 @@ def gemm_rate(setup: Setup, seconds: float = 0.5) -> float:
     return products * 2.0 * size**3 / (time.perf_counter() - start)
 
 
-def step_seconds(
-    setup: Setup, model: EncoderClassifier, batch: np.ndarray, methods: Sequence[Method], steps: int
-) -> list[Callable[[int], float]]:
-    """For each method, what times one update with it on `batch`; they share model and optimiser."""
-    update = updater(setup, model, steps)
-    inputs, labels = load_batch(setup.rows, batch, setup.device)
-    update(inputs, labels, CE)
+def teachers(setup: Setup, batch: np.ndarray) -> tuple[Teacher, Teacher]:
+    """One that looks up what it makes of the batch's rows, and one that computes it each time."""
+    model = build_ours(setup).eval()
 
-    def timed(method: Method) -> Callable[[int], float]:
-        def seconds(_: int) -> float:
-            setup.wait()
-            start = time.perf_counter()
-            update(inputs, labels, method)
-            setup.wait()
-            return time.perf_counter() - start
+    def recomputed(rows: np.ndarray) -> TeacherItems:
+        bf16 = setup.precision == "bf16"
+        with torch.autocast(setup.device.type, torch.bfloat16, enabled=bf16):
+            return teacher_items(model, load_batch(setup.rows, rows, setup.device)[0])
 
-        return seconds
-
-    return [timed(method) for method in methods]
+    items = recomputed(batch)
+    h, logits = (
+        torch.zeros(len(setup.rows), x.shape[1]) for x in (items.representations, items.logits)
+    )
+    h[batch], logits[batch] = items.representations.float().cpu(), items.logits.float().cpu()
+    every = TeacherItems(h, logits, items.label_embeddings)
+    return CachedTeacher(every, setup.device), recomputed

@@ -4,27 +4,36 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save_file
+
 from acl_bert.files import write_csv, write_json
 from acl_bert.run_files import (
     CONFIG,
     EPOCHS,
     HISTORY,
     HISTORY_COLUMNS,
+    LOGITS,
     METRICS,
     PREDICTIONS,
     TIMINGS,
     epoch_columns,
+    find_runs,
     prediction_columns,
     run_path,
     work_path,
 )
+from acl_bert.study.collect import collect
+from acl_bert.study.early_exit import write_curves
+from acl_bert.study.layout import Layout
+from acl_bert.study.results import Results, read_results
 
 
 def invented_config(task: str, encoder: str, method: str, seed: int) -> dict[str, Any]:
     return {
         "task": task,
         "encoder": encoder,
-        "method": {"title": method, "contrastive": "acl_embed", "lambda": 0.5},
+        "method": {"title": method, "regime": "last", "contrastive": "acl_embed", "lambda": 0.5},
         "method_id": method,
         "seed": seed,
         "training": {"batch_size": 32, "note": "x" * 700},
@@ -32,7 +41,7 @@ def invented_config(task: str, encoder: str, method: str, seed: int) -> dict[str
 
 
 def history_row(step: int) -> list[Any]:
-    return [step, 1, 1.0 / step, 0.5 / step, "", 80.0 + step, 1, 2e-5, 1.5, 640]
+    return [step, 1, 1.0 / step, 0.5 / step, "", "", 80.0 + step, 1, 2e-5, 1.5, 640]
 
 
 def start_run(
@@ -53,15 +62,24 @@ def start_run(
 
 
 def invented_metrics(
-    task: str, encoder: str, method: str, seed: int, run_hash: str, values: dict[str, float]
+    task: str,
+    encoder: str,
+    method: str,
+    seed: int,
+    run_hash: str,
+    exits: dict[int, dict[str, float]],
 ) -> dict[str, Any]:
+    depth = max(exits)
+    values = exits[depth]
     return {
         "task": task,
         "encoder": encoder,
         "method": method,
         "seed": seed,
         "run_hash": run_hash,
+        "depth": depth,
         "metrics": values,
+        "exits": {str(number): scores for number, scores in exits.items()},
         "selection": {"metric": next(iter(values)), "value": 0.75, "epoch": 2},
         "degenerate": False,
         "gate": None,
@@ -75,6 +93,15 @@ def invented_metrics(
     }
 
 
+def invented_logits(exits: int, rows: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Of one dev set: (rows, exits, 2), surer and more often right the deeper the exit; labels."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, rows)
+    scores = draw.normal(2 * labels - 1, 1.5, (exits, rows)).T * np.linspace(1, 2, exits)
+    # In C order, without which safetensors writes the numbers in another one.
+    return np.stack([-scores, scores], axis=2).astype(np.float32, order="C"), labels
+
+
 def finish_run(
     study: Path,
     run_hash: str = "a" * 64,
@@ -83,11 +110,18 @@ def finish_run(
     method: str = "acl",
     seed: int = 1,
     values: dict[str, float] | None = None,
+    exits: dict[int, dict[str, float]] | None = None,
+    logits: dict[str, tuple[np.ndarray, np.ndarray]] | None = None,
     degenerate: bool = False,
     steps: int = 3,
     started: str = "2026-01-01T00:00:00+00:00",
+    seconds: float = 7.0,
 ) -> Path:
-    """A finished run in its place under `runs/`."""
+    """A finished run in its place under `runs/`.
+
+    `values` are the metrics of a model of 6 layers with one exit, `exits` those of any; `logits`
+    are each dev set's, (rows, exits, classes), and labels.
+    """
     folder = run_path(study, task, encoder, method, seed)
     write_json(folder / CONFIG, invented_config(task, encoder, method, seed))
     write_csv(folder / HISTORY, HISTORY_COLUMNS, map(history_row, range(1, steps + 1)))
@@ -100,7 +134,7 @@ def finish_run(
         {
             "commit": "c" * 40,
             "started": started,
-            "seconds": {"start": 1.0, "train": 5.0, "selection": 0.5, "dev": 0.5, "total": 7.0},
+            "seconds": {"start": 1.0, "train": 5.0, "selection": 0.5, "dev": 0.5, "total": seconds},
             "steps": steps,
             "tokens": 1920,
             "tokens_per_second": 384.0,
@@ -111,9 +145,16 @@ def finish_run(
             "versions": {"torch": "0"},
         },
     )
-    metrics = invented_metrics(
-        task, encoder, method, seed, run_hash, values or {"accuracy": 0.5 + seed / 100}
+    exits = exits or {6: values or {"accuracy": 0.5 + seed / 100}}
+    save_file(
+        {
+            f"{name}.{kind}": array
+            for name, pair in (logits or {"dev": invented_logits(len(exits))}).items()
+            for kind, array in zip(("logits", "labels"), pair, strict=True)
+        },
+        folder / LOGITS,
     )
+    metrics = invented_metrics(task, encoder, method, seed, run_hash, exits)
     write_json(folder / METRICS, metrics | {"degenerate": degenerate})
     return folder
 
@@ -168,3 +209,11 @@ def write_task(
 
 def as_json(path: Path) -> Any:
     return json.loads(path.read_text())
+
+
+def collect_results(study: Path, layout: Layout) -> Results:
+    """What the study's finished runs come to, as the files in its folder say."""
+    folders = [run.path for run in find_runs(study)]
+    collect(folders, study)
+    write_curves(folders, layout, study)
+    return read_results(study, layout)

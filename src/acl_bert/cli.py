@@ -261,41 +261,98 @@ def where(args: argparse.Namespace) -> None:
 
 
 def collect(args: argparse.Namespace) -> None:
+    from acl_bert.study.collect import collect
+
+    folder, runs = _runs(args)
+    collect(runs, folder)
+
+
+def sweep(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.early_exit import write_curves
+    from acl_bert.study.layout import read_layout
+
+    folder, runs = _runs(args)
+    write_curves(runs, read_layout(folder, **load_study(args.config).shown()), folder)
+
+
+def _runs(args: argparse.Namespace) -> tuple[Path, list[Path]]:
+    """The study's folder and the runs in it; all of the study's where they must be complete."""
     from acl_bert.run_files import RunFolder, run_path
     from acl_bert.settings.study import load_study
-    from acl_bert.study.collect import collect
 
     study = load_study(args.config)
     folder = args.results / study.name
     runs = [run_path(folder, *cell) for cell in study.cells()]
-    if not args.complete:
-        runs = [run for run in runs if RunFolder(run).finished]
-    collect(runs, folder / "runs.csv", folder / "timings.csv")
+    return folder, [run for run in runs if args.complete or RunFolder(run).finished]
 
 
-def _runs_and_layout(args: argparse.Namespace) -> tuple[Any, Any, Path]:
+def progress(args: argparse.Namespace) -> None:
+    from acl_bert.run_files import run_path, tuning_path, tuning_run_path
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.progress import progress
+
+    study = load_study(args.config)
+    folder = args.results / study.name
+    runs = [run_path(folder, *cell) for cell in study.cells()]
+    runs += [
+        tuning_run_path(tuning_path(folder, *cell), weight, seed)
+        for *cell, weight, seed in study.tuning_cells()
+    ]
+    print(progress(runs))
+
+
+def _results_and_layout(args: argparse.Namespace) -> tuple[Any, Any, Path]:
     from acl_bert.settings.study import load_study
     from acl_bert.study.layout import read_layout
-    from acl_bert.study.tables import read_runs
+    from acl_bert.study.results import read_results
 
     study = load_study(args.config)
     folder = args.results / study.name
     layout = read_layout(folder, **study.shown())
-    return read_runs(folder / "runs.csv"), layout, folder
+    return read_results(folder, layout), layout, folder
 
 
 def tables(args: argparse.Namespace) -> None:
     from acl_bert.study.tables import write_tables
 
-    runs, layout, folder = _runs_and_layout(args)
-    write_tables(runs, layout, folder / "tables")
+    results, layout, folder = _results_and_layout(args)
+    write_tables(results, layout, folder / "tables")
 
 
 def figures(args: argparse.Namespace) -> None:
     from acl_bert.study.figures import write_figures
 
-    runs, layout, folder = _runs_and_layout(args)
-    write_figures(runs, layout, folder / "figures")
+    results, layout, folder = _results_and_layout(args)
+    write_figures(results, layout, folder / "figures")
+
+
+def predict(args: argparse.Namespace) -> None:
+    if (args.criterion is None) != (args.threshold is None):
+        raise InputError(
+            "--criterion and --threshold go together; without both no text leaves early"
+        )
+
+    from transformers.utils import logging
+
+    from acl_bert.inference.predict import Rule, predict_file
+
+    logging.disable_progress_bar()
+    rule = None if args.criterion is None else Rule(args.criterion, args.threshold)
+    found = predict_file(
+        args.model,
+        args.input,
+        args.output,
+        args.text,
+        args.quoting,
+        rule,
+        args.batch_size,
+        args.threads,
+    )
+    print(
+        f"{args.output}: {len(found.exits)} texts, {found.layers:.2f} of {found.depth} layers on "
+        f"average, {found.speedup:.2f} times fewer than all"
+    )
 
 
 def schema(args: argparse.Namespace) -> None:
@@ -315,7 +372,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     def verb(run: Callable[[argparse.Namespace], None], help: str, *needed: str) -> Any:
         name = run.__name__.replace("_", "-")
-        parents = [] if run is schema else [study]
+        parents = [] if run in (predict, schema) else [study]
         own = verbs.add_parser(name, help=help, description=help, parents=parents)
         own.set_defaults(run_verb=run)
         for key in needed:
@@ -341,11 +398,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     outputs.add_argument("--seed", type=int, default=1, help="of the teacher's run (%(default)s)")
     verb(choose_lambda, "choose λ from tuning runs", "task", "encoder", "method")
-    verb(collect, "gather runs.csv and timings.csv").add_argument(
-        "--complete", action="store_true", help="fail where one of the study's runs is missing"
+    gathering = (
+        verb(collect, "gather runs.csv, exits.csv and timings.csv"),
+        verb(sweep, "early_exit.csv: what early exiting costs and saves, from saved logits"),
     )
-    verb(tables, "write the tables from runs.csv")
-    verb(figures, "draw the figures from runs.csv")
+    for each in gathering:
+        each.add_argument(
+            "--complete", action="store_true", help="fail where one of the study's runs is missing"
+        )
+    verb(tables, "write the tables from what was gathered")
+    verb(figures, "draw the figures from what was gathered")
+    verb(progress, "say how many of the study's runs are done, and how long the rest will take")
     init = verb(init_tracking, "create the study's MLflow store")
     init.add_argument("--marker", type=Path, help="a file to write the store's URI to")
     verb(mirror, "bring MLflow up to date with the study's finished runs")
@@ -357,6 +420,26 @@ def build_parser() -> argparse.ArgumentParser:
     verb(ui, "serve MLflow's pages of the study").add_argument(
         "--port", type=int, default=5000, help="on loopback (%(default)s)"
     )
+    serve = verb(
+        predict, "label texts with a kept model, each at the first exit that is sure enough"
+    )
+    serve.add_argument("--model", type=Path, required=True, help="a run's folder model/")
+    serve.add_argument("--input", type=Path, required=True, help=".txt, .csv, .tsv or .jsonl file")
+    serve.add_argument("--output", type=Path, required=True, help="the CSV file to write")
+    serve.add_argument("--text", nargs="+", default=[], help="the one or two columns of text")
+    serve.add_argument("--quoting", choices=["none", "csv"], help="of a .tsv file, if it matters")
+    serve.add_argument(
+        "--criterion",
+        choices=["entropy", "max_probability", "patience", "fixed"],
+        help="when a text leaves; not given: it goes through all layers",
+    )
+    serve.add_argument(
+        "--threshold",
+        type=float,
+        help="entropy (of 1) below it, probability above it, so many agreeing exits, or the exit",
+    )
+    serve.add_argument("--batch-size", type=int, default=32, help="(%(default)s)")
+    serve.add_argument("--threads", type=int, help="of the CPU (torch's default)")
     verb(schema, "print the JSON schema of a study's config")
     return parser
 

@@ -36,7 +36,8 @@ LAMBDA = "lambda.json"  # the λ chosen from tuning runs, and beside it the scor
 LAMBDA_SCORES = "scores.json"
 TUNING = "tuning"
 
-PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, LOGITS, TIMINGS, METRICS)  # of every finished run
+# Of every finished run.
+PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, LOGITS, TIMINGS, METRICS)
 
 # One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
 # `kept`: 1 where the contrastive term counted, 0 where it was dropped; over several micro-batches

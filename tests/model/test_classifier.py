@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
+from acl_bert.encoders import encoder_fingerprint, resolve_path
 from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.encoders import encoder_fingerprint, resolve_path
 
 INPUTS = {
     "input_ids": torch.tensor([[2, 5, 7, 3], [2, 6, 3, 0]]),

@@ -61,7 +61,8 @@ def test_a_paper_study_says_what_the_paper_says() -> None:
         dict.fromkeys(("cola", "mrpc", "rte"), 10)
         | dict.fromkeys(("sst2", "qqp", "mnli", "qnli"), 3)
     )
-    assert len(list(study.cells())) == 7 * 2 * len(study.methods) * 5
+    # Three small encoders run ce alone.
+    assert len(list(study.cells())) == 7 * (2 * len(study.methods) + 3) * 5
     assert study.tuning.lambdas == (0.1, 0.3, 0.5, 0.7, 0.9)
     assert [method for method in study.methods if study.is_tuned(method)] == [
         "ce_scl",
@@ -348,3 +349,79 @@ def test_a_key_twice_is_refused(tmp_path: Path, text: str) -> None:
 )
 def test_numbers_and_names_that_would_fail_later(key: str, value: object) -> None:
     assert f"config: {key}" in fault(changed(key, value))
+
+
+def with_exits(**methods: Any) -> dict[str, Any]:
+    return VALID | {"methods": VALID["methods"] | methods}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"like": "acl_cl", "teacher": None}, "acl_cl needs one, such as `teacher: acl`"),
+        ({"like": "logits_kd", "teacher": None}, "logits needs one"),
+        ({"like": "jt", "start": "teacher"}, "no teacher is named"),
+        ({"like": "jt", "teacher": "acl"}, "acl is not used"),
+        ({"like": "acl_cl", "combination": "convex"}, "the teacher's exit has no term"),
+        ({"like": "jt", "regime": "exits"}, "a backbone that was trained"),
+        (
+            {"like": "acl_cl", "regime": "exits", "gate": {"scope": "encoder"}},
+            "a frozen backbone has no gradients",
+        ),
+        ({"like": "acl_cl", "regime": "last", "teacher_exit": "live"}, "a last exit that learns"),
+        ({"like": "alternating", "exit_weights": "ascending"}, "ascending is for regime joint"),
+        ({"like": "acl_cl", "distillation": "logits"}, "contrastive is the term already"),
+        ({"like": "acl_cl", "anchors": "samples"}, "not for acl_cl"),
+        ({"like": "acl", "teacher_anchors": True}, "teacher_anchors: true is for acl_cl only"),
+        ({"like": "acl", "label_embeddings": False}, "label_embeddings: false is for acl_cl only"),
+        ({"like": "acl", "teacher_exit": "live"}, "live is for acl_cl only"),
+        ({"like": "jt", "gate": {"mode": "discard"}}, "needs a contrastive term"),
+        ({"like": "jt", "layers": 0}, "layers"),
+        ({"like": "jt", "epochs_factor": 0}, "epochs_factor"),
+    ],
+)
+def test_rows_that_contradict_themselves(row: dict[str, Any], message: str) -> None:
+    text = fault(with_exits(mine=row))
+    assert "methods.mine" in text and message in text
+
+
+def test_a_student_needs_its_teacher_wherever_it_runs() -> None:
+    config = with_exits(acl_cl={})
+    load_study(config)  # acl is there
+    assert "methods.two_stage.teacher: ce is not among" not in str(load_study(config))
+    del config["methods"]["acl"]
+    assert "methods.acl_cl.teacher: acl is not among the methods" in fault(config)
+    config = with_exits(acl_cl={})
+    first = next(iter(config["tasks"]))
+    config["tasks"] = config["tasks"] | {first: {"methods": ["acl_cl"]}}
+    assert f"run on {first} with" in fault(config)
+
+
+def test_tasks_and_encoders_may_restrict_the_methods() -> None:
+    config = with_exits(jt={})
+    tasks = {"acceptability": {"methods": ["acl", "jt"]}, "inference": {}}
+    encoders = {"minilm": config["encoders"]["minilm"], "small": {"path": "a/b", "methods": ["ce"]}}
+    study = load_study(config | {"tasks": tasks, "encoders": encoders})
+    assert study.methods_of("acceptability", "minilm") == ["acl", "jt"]
+    assert study.methods_of("acceptability", "small") == []
+    assert study.methods_of("inference", "small") == ["ce"]
+    cells = set(study.cells())
+    assert ("acceptability", "minilm", "ce", 1) not in cells
+    assert {cell[:3] for cell in cells} == {tuple(cell) for cell in study.shown()["cells"]}
+    assert study.shown()["multi_exit"] == ["jt"]
+    with pytest.raises(InputError, match="ce does not run on acceptability with minilm"):
+        study.run_settings("acceptability", "minilm", "ce", 1)
+    for kind, sections in (("tasks", tasks), ("encoders", encoders)):
+        name = next(iter(sections))
+        wrong = {**sections, name: {**sections[name], "methods": ["jtt"]}}
+        assert f"{kind}.{name}.methods: " in fault(config | {kind: wrong})
+
+
+def test_twice_the_epochs_and_who_keeps_a_model() -> None:
+    study = load_study(with_exits(jt={}, jt_2x={}, acl_cl={}))
+    epochs = {
+        method: study.run_settings("acceptability", "minilm", method, 1).training.epochs
+        for method in ("jt", "jt_2x")
+    }
+    assert epochs["jt_2x"] == 2 * epochs["jt"]
+    assert [method for method in study.methods if study.keeps_model(method)] == ["acl"]

@@ -1,4 +1,4 @@
-"""runs.csv and timings.csv."""
+"""runs.csv, exits.csv and timings.csv."""
 
 from pathlib import Path
 
@@ -10,21 +10,41 @@ from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_json
 from acl_bert.run_files import TIMINGS
 from acl_bert.study.collect import collect
-from acl_bert.study.tables import read_runs
 
 
 def test_one_row_a_run_and_metric_in_fractions(tmp_path: Path) -> None:
     mrpc = finish_run(tmp_path, task="mrpc", values={"f1": 0.8125, "accuracy": 0.75})
     cola = finish_run(tmp_path, task="cola", values={"matthews": 0.0}, degenerate=True)
-    collect([mrpc, cola], tmp_path / "runs.csv", tmp_path / "timings.csv")
+    collect([mrpc, cola], tmp_path)
     assert (tmp_path / "runs.csv").read_text().splitlines() == [
         "task,encoder,method,seed,metric,value,selection_value,epoch,degenerate,run_hash",
         f"cola,tiny,acl,1,matthews,0.0,0.75,2,true,{'a' * 64}",
         f"mrpc,tiny,acl,1,accuracy,0.75,0.75,2,false,{'a' * 64}",
         f"mrpc,tiny,acl,1,f1,0.8125,0.75,2,false,{'a' * 64}",
     ]
-    runs = read_runs(tmp_path / "runs.csv")
-    assert runs["degenerate"].tolist() == [True, False, False]
+
+
+def test_one_row_a_run_exit_and_metric(tmp_path: Path) -> None:
+    joint = finish_run(
+        tmp_path,
+        method="jt",
+        exits={
+            layer: {"f1": 0.25, "accuracy": layer / 16} for layer in (10, 2, 1)
+        },  # 10 comes after 2
+    )
+    static = finish_run(tmp_path, method="static", exits={6: {"accuracy": 0.5}})
+    collect([static, joint], tmp_path)
+    assert (tmp_path / "exits.csv").read_text().splitlines() == [
+        "task,encoder,method,seed,exit,depth,metric,value,run_hash",
+        f"rte,tiny,jt,1,1,10,accuracy,0.0625,{'a' * 64}",
+        f"rte,tiny,jt,1,1,10,f1,0.25,{'a' * 64}",
+        f"rte,tiny,jt,1,2,10,accuracy,0.125,{'a' * 64}",
+        f"rte,tiny,jt,1,2,10,f1,0.25,{'a' * 64}",
+        f"rte,tiny,jt,1,10,10,accuracy,0.625,{'a' * 64}",
+        f"rte,tiny,jt,1,10,10,f1,0.25,{'a' * 64}",
+        f"rte,tiny,static,1,6,6,accuracy,0.5,{'a' * 64}",
+    ]
+    assert "rte,tiny,jt,1,accuracy,0.625," in (tmp_path / "runs.csv").read_text()
 
 
 def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) -> None:
@@ -34,8 +54,8 @@ def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) 
         for folder in folders:
             timings = read_json(folder / TIMINGS)
             write_json(folder / TIMINGS, timings | {"commit": name, "tokens_per_second": order})
-        collect(folders, tmp_path / name / "runs.csv", tmp_path / name / "timings.csv")
-        texts.append((tmp_path / name / "runs.csv").read_bytes())
+        collect(folders, tmp_path / name)
+        texts.append([(tmp_path / name / file).read_bytes() for file in ("runs.csv", "exits.csv")])
     assert texts[0] == texts[1]
     timings = pd.read_csv(tmp_path / "two" / "timings.csv")
     assert timings["seed"].tolist() == [1, 2, 10]
@@ -46,16 +66,16 @@ def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) 
 def test_a_missing_run_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     folders = [finish_run(tmp_path), tmp_path / "runs/rte/tiny/acl/seed-7"]
     with pytest.raises(InputError, match=r"seed-7.*not finished"):
-        collect(folders, tmp_path / "runs.csv", tmp_path / "timings.csv")
+        collect(folders, tmp_path)
     assert not (tmp_path / "runs.csv").exists()
 
 
 def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     folders = [finish_run(tmp_path / "one"), finish_run(tmp_path / "two")]
     with pytest.raises(InputError, match=r"two.* same run as .*one"):
-        collect(folders, tmp_path / "runs.csv", tmp_path / "timings.csv")
+        collect(folders, tmp_path)
 
 
 def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run"):
-        collect([], tmp_path / "runs.csv", tmp_path / "timings.csv")
+        collect([], tmp_path)

@@ -1,17 +1,17 @@
 """The figure of fine-tuning results."""
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from run_folders import finish_run, write_task
+from matplotlib.figure import Figure
+from run_folders import collect_results, finish_run, write_task
 
-from acl_bert.run_files import find_runs
-from acl_bert.study.collect import collect
 from acl_bert.study.figures import finetuning_figure, write_figures
 from acl_bert.study.layout import Layout, read_layout
-from acl_bert.study.tables import read_runs
 
 SEEDS = (1, 2, 3)
 STAND_IN = "generated stand-in data"
@@ -32,17 +32,21 @@ def study(tmp_path: Path) -> Path:
                 values={"accuracy": 0.1, "f1": 0.8 + seed / 100},
                 degenerate=seed == 2,
             )
-    collect(
-        [run.path for run in find_runs(tmp_path)], tmp_path / "runs.csv", tmp_path / "timings.csv"
-    )
     return tmp_path
 
 
-def layout_of(study: Path) -> Layout:
-    encoders = {"small": "package:x", "base": "y"}
-    return read_layout(
-        study, {"mrpc": "MRPC", "rte": "RTE"}, encoders, {"ce": "CE", "acl": "ACL"}, SEEDS
-    )
+TASKS = {"mrpc": "MRPC", "rte": "RTE"}
+ENCODERS = {"small": "package:x", "base": "y"}
+METHODS = {"ce": "CE", "acl": "ACL"}
+CELLS = list(itertools.product(TASKS, ENCODERS, METHODS))
+
+
+def layout_of(study: Path, cells: Iterable[tuple[str, str, str]] = CELLS) -> Layout:
+    return read_layout(study, TASKS, ENCODERS, METHODS, SEEDS, cells, [])
+
+
+def figure_of(study: Path, layout: Layout) -> Figure:
+    return finetuning_figure(collect_results(study, layout).runs, layout)
 
 
 def points(panel: Axes) -> list[float]:
@@ -51,7 +55,7 @@ def points(panel: Axes) -> list[float]:
 
 
 def test_every_seed_is_a_point_and_the_mean_a_bar(study: Path) -> None:
-    figure = finetuning_figure(read_runs(study / "runs.csv"), layout_of(study))
+    figure = figure_of(study, layout_of(study))
     mrpc, rte = figure.axes
     assert points(mrpc) == pytest.approx([81, 81, 82, 82, 83, 83])  # f1, the main metric
     means = [line.get_xdata()[0] for line in mrpc.lines if len(line.get_xdata()) == 2]
@@ -65,8 +69,14 @@ def test_every_seed_is_a_point_and_the_mean_a_bar(study: Path) -> None:
     assert [text.get_text() for text in rte.texts] == ["no finished run"] * 4
 
 
+def test_a_lane_that_the_study_does_not_run_is_empty(study: Path) -> None:
+    cells = [cell for cell in CELLS if cell != ("rte", "small", "ce")]
+    _, rte = figure_of(study, layout_of(study, cells)).axes
+    assert [text.get_text() for text in rte.texts] == ["no finished run"] * 3
+
+
 def test_marks_are_in_the_titles(study: Path) -> None:
-    figure = finetuning_figure(read_runs(study / "runs.csv"), layout_of(study))
+    figure = figure_of(study, layout_of(study))
     assert STAND_IN in figure.get_suptitle()
     assert figure.axes[0].get_title() == "MRPC"
     assert figure.axes[1].get_title() == "RTE\nsubset, 100 of 2,490 training rows"
@@ -76,9 +86,11 @@ def test_marks_are_in_the_titles(study: Path) -> None:
 
 
 def test_png_and_pdf_are_written_alike_twice(study: Path) -> None:
-    runs, layout = read_runs(study / "runs.csv"), layout_of(study)
-    paths = write_figures(runs, layout, study / "figures")
+    layout = layout_of(study)
+    results = collect_results(study, layout)
+    paths = write_figures(results, layout, study / "figures")
+    assert [path.name for path in paths] == ["finetuning.png", "finetuning.pdf"]
     first = [path.read_bytes() for path in paths]
     assert first[0].startswith(b"\x89PNG") and first[1].startswith(b"%PDF")
-    again = write_figures(runs, layout, study / "figures")
+    again = write_figures(results, layout, study / "figures")
     assert [path.read_bytes() for path in again] == first

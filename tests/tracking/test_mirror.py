@@ -1,5 +1,6 @@
 """The mirror of a run's files in MLflow, against real stores."""
 
+import json
 import logging
 import os
 import shutil
@@ -97,6 +98,7 @@ def test_a_finished_run_is_all_there_and_twice_changes_nothing(study: Path, sqli
         "config.json",
         "epochs.csv",
         "history.csv",
+        "logits.safetensors",
         "metrics.json",
         "predictions.csv",
         "timings.json",
@@ -105,6 +107,18 @@ def test_a_finished_run_is_all_there_and_twice_changes_nothing(study: Path, sqli
     assert mirror(folder, sqlite, study.name) == run_id
     assert everything(sqlite, run_id) == before
     assert len(runs_of(sqlite, study, ViewType.ALL)) == 1
+
+
+def test_the_exits_of_a_run_are_a_curve_over_layers(study: Path, sqlite: str) -> None:
+    exits = {layer: {"accuracy": 0.5 + layer / 100} for layer in (1, 2, 3)}
+    folder = finish_run(study, exits=exits)
+    metrics = json.loads((folder / "metrics.json").read_text()) | {"teacher": "t" * 64}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    run_id = mirror(folder, sqlite, study.name)
+    assert curve(sqlite, run_id, "exits/accuracy") == [(1, 0.51), (2, 0.52), (3, 0.53)]
+    (run,) = runs_of(sqlite, study)
+    assert run.data.tags["acl.teacher_hash"] == "t" * 64
+    assert run.data.metrics["dev/accuracy"] == 0.53
 
 
 def test_a_mirror_cut_short_is_completed_without_a_point_twice(study: Path, sqlite: str) -> None:

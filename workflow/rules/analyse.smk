@@ -1,9 +1,14 @@
 # REQUIRED INPUTS
 #   results/<study>/runs/…                       every run, from train.smk
 # OUTPUTS
-#   results/<study>/runs.csv, timings.csv        one row a run and metric; one row a run
-#   results/<study>/tables/finetuning.{csv,md,tex}
-#   results/<study>/figures/finetuning.{png,pdf}
+#   results/<study>/runs.csv, exits.csv          one row a run and metric; one a run, exit, metric
+#   results/<study>/timings.csv                  one row a run
+#   results/<study>/early_exit.csv               sweeps of early exiting over the saved logits
+#   results/<study>/tables/<table>.{csv,md,tex}, tables/layer_scores.csv
+#   results/<study>/figures/<figure>.{png,pdf}
+#
+# Table and figure `finetuning` are of methods with one exit, `multi_exit`, `layer_scores` and
+# `quality_speed` of those with an exit on every layer: what a study has not, is not made.
 
 
 rule collect:
@@ -12,6 +17,7 @@ rule collect:
         runs=run_results(),
     output:
         runs=f"{STUDY_DIR}/runs.csv",
+        exits=f"{STUDY_DIR}/exits.csv",
         timings=f"{STUDY_DIR}/timings.csv",
     log:
         f"{STUDY_DIR}/logs/collect.log",
@@ -29,20 +35,50 @@ rule collect:
         " > {log:q} 2>&1"
 
 
+rule sweep:
+    """Early exiting over the saved logits: every criterion, all its thresholds."""
+    input:
+        runs=run_results(),
+        data=expand(DATA, task=STUDY.tasks),
+    output:
+        f"{STUDY_DIR}/early_exit.csv",
+    log:
+        f"{STUDY_DIR}/logs/sweep.log",
+    benchmark:
+        f"{STUDY_DIR}/benchmarks/sweep.tsv"
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        config=STUDY_FILE,
+        multi_exit=STUDY.shown()["multi_exit"],
+    shell:
+        "python -m acl_bert sweep"
+        " --config {params.config:q}"
+        " --complete"
+        " > {log:q} 2>&1"
+
+
 rule tables:
     """Write the tables: tidy CSV, Markdown, LaTeX."""
     input:
         runs=f"{STUDY_DIR}/runs.csv",
+        exits=f"{STUDY_DIR}/exits.csv",
+        curves=f"{STUDY_DIR}/early_exit.csv",
         data=expand(DATA, task=STUDY.tasks),
     output:
-        report(
-            expand(
-                f"{STUDY_DIR}/tables/finetuning.{{ending}}",
-                ending=["csv", "md", "tex"],
-            ),
-            caption="../report/finetuning_table.rst",
-            category="Fine-tuning",
-        ),
+        [
+            report(
+                expand(
+                    f"{STUDY_DIR}/tables/{table}.{{ending}}",
+                    ending=["csv", "md", "tex"],
+                ),
+                caption=f"../report/{table}_table.rst",
+                category=category,
+            )
+            for table, category in TABLES.items()
+        ],
+        f"{STUDY_DIR}/tables/layer_scores.csv",
     log:
         f"{STUDY_DIR}/logs/tables.log",
     benchmark:
@@ -61,15 +97,20 @@ rule figures:
     """Draw the figures, every seed visible."""
     input:
         runs=f"{STUDY_DIR}/runs.csv",
+        exits=f"{STUDY_DIR}/exits.csv",
+        curves=f"{STUDY_DIR}/early_exit.csv",
         data=expand(DATA, task=STUDY.tasks),
     output:
-        report(
-            expand(
-                f"{STUDY_DIR}/figures/finetuning.{{ending}}", ending=["png", "pdf"]
-            ),
-            caption="../report/finetuning_figure.rst",
-            category="Fine-tuning",
-        ),
+        [
+            report(
+                expand(
+                    f"{STUDY_DIR}/figures/{figure}.{{ending}}", ending=["png", "pdf"]
+                ),
+                caption=f"../report/{figure}_figure.rst",
+                category=category,
+            )
+            for figure, category in FIGURES.items()
+        ],
     log:
         f"{STUDY_DIR}/logs/figures.log",
     benchmark:

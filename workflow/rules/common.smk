@@ -48,6 +48,13 @@ MODEL = f"{RUN}/{run_files.MODEL}"
 TEACHER_OUTPUTS = str(run_files.teacher_path(STUDY_DIR, *CELL, "{seed}"))
 TEACHERS = [method for method in STUDY.methods if STUDY.is_teacher(method)]
 OTHERS = [method for method in STUDY.methods if method not in TEACHERS]
+# Tables and figures, with their category in the report, by what the study has.
+TABLES, FIGURES = {}, {}
+if len(STUDY.shown()["multi_exit"]) < len(STUDY.methods):
+    TABLES["finetuning"] = FIGURES["finetuning"] = "Fine-tuning"
+if STUDY.shown()["multi_exit"]:
+    TABLES |= {"multi_exit": "Exits", "quality_speed": "Early exiting"}
+    FIGURES |= {"layer_scores": "Exits", "quality_speed": "Early exiting"}
 # The MLflow store is created before any run: several processes that open an absent SQLite store
 # at once would ruin it.
 TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []

@@ -65,7 +65,8 @@ rule finetune:
         " --method {wildcards.method:q}"
         " --seed {wildcards.seed}"
         " --prepared"
-        " > {log:q} 2>&1"
+        " > {log:q} 2>&1;"
+        " python -m acl_bert progress --config {params.config:q}"
 
 
 use rule finetune as finetune_teacher with:
@@ -139,7 +140,8 @@ rule tuning_run:
         " --prepared"
         " --lambda {wildcards.weight}"
         " --tuning"
-        " > {log:q} 2>&1"
+        " > {log:q} 2>&1;"
+        " python -m acl_bert progress --config {params.config:q}"
 
 
 rule choose_lambda:

@@ -6,9 +6,9 @@ import torch
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
+from acl_bert.encoders import resolve_path
 from acl_bert.errors import InputError
 from acl_bert.model.classifier import ClassifierConfig, EncoderClassifier
-from acl_bert.encoders import resolve_path
 from acl_bert.model.multi_exit import MultiExitConfig, MultiExitForSequenceClassification
 
 

@@ -1,5 +1,6 @@
 """A pre-trained encoder with a classifier on it, the model every method fine-tunes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ class EncoderClassifier(PreTrainedModel):
     config_class = ClassifierConfig
     base_model_prefix = "encoder"
     _supports_sdpa = True
+    heads: Sequence[Head]
 
     def __init__(self, config: ClassifierConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -73,7 +75,7 @@ class EncoderClassifier(PreTrainedModel):
             dropout = getattr(inner, "hidden_dropout_prob", getattr(inner, "dropout", 0.1))
         classes = len(config.id2label or {})
         self.exits = self._exits(inner.num_hidden_layers)
-        self.heads = nn.ModuleList(
+        self.heads = nn.ModuleList(  # type: ignore[assignment]  # a list of Head, to its readers
             Head(inner.hidden_size, classes, dropout, config.representation) for _ in self.exits
         )
         self.post_init()

@@ -30,7 +30,7 @@ class MultiExitForSequenceClassification(EncoderClassifier):
         return [head.represent(layer) for head, layer in zip(self.heads, layers, strict=True)]
 
     def forward(self, labels: Tensor | None = None, **inputs: Tensor) -> SequenceClassifierOutput:
-        """Logits, (batch, exits, classes); given labels, (batch,), the sum of the exits' CE (JT)."""
+        """Logits, (batch, exits, classes); given labels, (batch,), the sum of the exits' CE."""
         logits = self.exit_logits(**inputs)
         loss = None
         if labels is not None:

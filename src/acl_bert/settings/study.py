@@ -245,6 +245,14 @@ class Study(Section):
             for method, seed in itertools.product(self.methods_of(task, encoder), self.seeds):
                 yield task, encoder, method, seed
 
+    def tuning_cells(self) -> Iterator[tuple[str, str, str, float, int]]:
+        """Task, encoder, method, λ and seed of every run that tries a λ."""
+        for task, encoder in itertools.product(self.tasks, self.encoders):
+            tuned = filter(self.is_tuned, self.methods_of(task, encoder))
+            grid = itertools.product(tuned, self.tuning.lambdas, self.tuning.seeds)
+            for method, weight, seed in grid:
+                yield task, encoder, method, weight, seed
+
     def shown(self) -> dict[str, Any]:
         """What tables and figures depend on besides the runs: rows, names, order."""
         return {

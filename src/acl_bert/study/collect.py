@@ -1,4 +1,4 @@
-"""Every finished run of a study in two CSV files: what it scored, and what it took."""
+"""Every finished run of a study in three CSV files: its scores, those of its exits, its times."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +7,12 @@ from acl_bert.errors import InputError
 from acl_bert.files import write_csv
 from acl_bert.run_files import Metrics, RunFolder, Timings
 
-# One row a run and metric. Values are fractions, as the runs wrote them; tables turn to percent.
+RUNS = "runs.csv"
+EXITS = "exits.csv"
+TIMINGS = "timings.csv"
+
+# One row a run and metric, of the last exit. Values are fractions, as the runs wrote them; tables
+# turn them to percent.
 # Nothing here depends on when, where or how fast a run went: equal studies have equal bytes.
 RUNS_COLUMNS = (
     "task",
@@ -19,6 +24,20 @@ RUNS_COLUMNS = (
     "selection_value",
     "epoch",
     "degenerate",
+    "run_hash",
+)
+
+# One row a run, exit and metric, in fractions. An exit is the number of its layer, from 1 to the
+# model's depth; a run with one classifier has one, at its depth.
+EXITS_COLUMNS = (
+    "task",
+    "encoder",
+    "method",
+    "seed",
+    "exit",
+    "depth",
+    "metric",
+    "value",
     "run_hash",
 )
 
@@ -44,29 +63,29 @@ TIMINGS_COLUMNS = (
 )
 
 
-def collect(run_folders: Iterable[Path], out_runs: Path, out_timings: Path) -> None:
-    """Write `runs.csv` and `timings.csv` from finished runs, ordered whatever the order given.
+def collect(run_folders: Iterable[Path], folder: Path) -> None:
+    """Write RUNS, EXITS and TIMINGS to `folder` from finished runs, ordered whatever the order.
 
     Degenerate runs (one class predicted, Matthews 0) are flagged and kept.
     Raises InputError where a run has no readable result, two folders hold the same task, encoder,
     method and seed, or no folder is given.
     """
     found: dict[tuple[str, str, str, int], tuple[Path, Metrics, Timings]] = {}
-    for folder in run_folders:
-        run = RunFolder(Path(folder))
+    for run_folder in run_folders:
+        run = RunFolder(Path(run_folder))
         metrics = run.metrics()
         key = (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"])
         if key in found:
+            name = " · ".join(map(str, key))
             raise InputError(
-                f"{folder}: holds the same run as {found[key][0]} ({' · '.join(map(str, key))}); "
-                "remove one of them"
+                f"{run_folder}: holds the same run as {found[key][0]} ({name}); remove one of them"
             )
         found[key] = (run.path, metrics, run.timings())
     if not found:
         raise InputError("collect: no finished run to collect; run the study first")
     ordered = [(key, *found[key][1:]) for key in sorted(found)]
     write_csv(
-        out_runs,
+        folder / RUNS,
         RUNS_COLUMNS,
         (
             (
@@ -83,7 +102,17 @@ def collect(run_folders: Iterable[Path], out_runs: Path, out_timings: Path) -> N
         ),
     )
     write_csv(
-        out_timings,
+        folder / EXITS,
+        EXITS_COLUMNS,
+        (
+            (*key, number, metrics["depth"], name, value, metrics["run_hash"])
+            for key, metrics, _ in ordered
+            for number, scores in sorted((int(text), s) for text, s in metrics["exits"].items())
+            for name, value in sorted(scores.items())
+        ),
+    )
+    write_csv(
+        folder / TIMINGS,
         TIMINGS_COLUMNS,
         (
             (

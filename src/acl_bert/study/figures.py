@@ -1,7 +1,6 @@
-"""The figure of fine-tuning results: every seed, and the mean."""
+"""The figures of a study; that of fine-tuning results shows every seed, and the mean."""
 
 import math
-import textwrap
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from acl_bert.files import atomic_file
-from acl_bert.study.layout import METRIC_NAMES, Layout
+from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
+from acl_bert.study.layout import Layout
+from acl_bert.study.results import Results
 
 COLUMNS = 4
 SEED, DEGENERATE = "o", "X"
@@ -43,8 +44,7 @@ def _draw(figure: Figure, runs: pd.DataFrame, layout: Layout, rows: int, columns
         _draw_task(panel, runs, layout, task)
     for panel in panels[len(layout.tasks) :]:
         panel.set_visible(False)
-    stand_ins = sorted({task.stand_in for task in layout.tasks.values() if task.stand_in})
-    figure.suptitle(" – ".join([f"Fine-tuning, dev: {layout.study}", *stand_ins]), weight="bold")
+    figure.suptitle(layout.headline("Fine-tuning"), weight="bold")
     handles = _legend(layout, bool(runs["degenerate"].any()))
     figure.legend(
         handles=handles,
@@ -85,21 +85,25 @@ def _draw_task(panel: Axes, runs: pd.DataFrame, layout: Layout, task: str) -> No
                 zorder=3,
                 **lanes,
             )
-    _mark_means(panel, points, layout)
+    _mark_means(panel, points, layout, task)
     panel.set_ylabel("")
-    panel.set_xlabel(f"{METRIC_NAMES.get(shown.main_metric, shown.main_metric)} (%)")
-    subset = textwrap.wrap(shown.subset, 40) if shown.subset else []
-    panel.set_title("\n".join([shown.title, *subset]))
+    panel.set_xlabel(shown.axis)
+    panel.set_title(shown.panel_title())
 
 
-def _mark_means(panel: Axes, points: pd.DataFrame, layout: Layout) -> None:
-    """A bar behind each lane's seeds, where seaborn's dodge puts them; words in an empty lane."""
+def _mark_means(panel: Axes, points: pd.DataFrame, layout: Layout, task: str) -> None:
+    """A bar behind each lane's seeds, where seaborn's dodge puts them; words in an empty lane.
+
+    A lane that the study does not run is left empty.
+    """
     lane = 0.8 / len(layout.encoders)
     reach = min(0.42 * lane, 0.25)
     for row, method in enumerate(layout.methods):
         for place, encoder in enumerate(layout.encoders):
             ours = points[(points["method"] == method) & (points["encoder"] == encoder)]
             middle = row + lane * (place - (len(layout.encoders) - 1) / 2)
+            if (task, encoder, method) not in layout.cells:
+                continue
             if ours.empty:
                 panel.annotate(
                     "no finished run",
@@ -147,10 +151,24 @@ def _legend(layout: Layout, degenerate: bool) -> list[Line2D]:
     return handles
 
 
-def write_figures(runs: pd.DataFrame, layout: Layout, folder: Path) -> list[Path]:
-    """Write `finetuning.png` and `.pdf` to `folder`; returns their paths."""
-    figure = finetuning_figure(runs, layout)
-    paths = [folder / f"finetuning.{ending}" for ending in ("png", "pdf")]
+def write_figures(results: Results, layout: Layout, folder: Path) -> list[Path]:
+    """Write a study's figures to `folder`, each as `.png` and `.pdf`; returns their paths.
+
+    `finetuning` where the study has single-exit methods, `layer_scores` and `quality_speed` where
+    it has multi-exit ones.
+    """
+    single, multi = layout.part(multi_exit=False), layout.part(multi_exit=True)
+    paths = []
+    if single.cells:
+        paths += _save(finetuning_figure(results.runs, single), folder / "finetuning")
+    if multi.cells:
+        paths += _save(layer_scores_figure(results.exits, multi), folder / "layer_scores")
+        paths += _save(quality_speed_figure(results.curves, multi), folder / "quality_speed")
+    return paths
+
+
+def _save(figure: Figure, path: Path) -> list[Path]:
+    paths = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
     for path in paths:
         with atomic_file(path) as aside:
             # Without a date in it, equal runs give an equal file.

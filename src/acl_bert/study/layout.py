@@ -1,13 +1,16 @@
 """What a study's tables and figures show: in which order, under which names, with which marks."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
 from acl_bert.run_files import TASK, data_path
+
+T = TypeVar("T")
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -27,11 +30,15 @@ SHORT_METRIC_NAMES = {
 
 @dataclass(frozen=True)
 class TaskLayout:
-    """A task's columns. `marks` says what keeps its numbers from being the official ones."""
+    """A task's metrics, each with its dev set's suffix, and its dev sets (name → suffix).
+
+    `marks` says what keeps its numbers from being the official ones.
+    """
 
     title: str
     metrics: tuple[str, ...]
     main_metric: str
+    dev_sets: Mapping[str, str]
     stand_in: str | None = None
     subset: str | None = None
 
@@ -39,25 +46,82 @@ class TaskLayout:
     def marks(self) -> tuple[str, ...]:
         return tuple(mark for mark in (self.stand_in, self.subset) if mark)
 
+    @property
+    def main_metrics(self) -> dict[str, str]:
+        """Dev set → its main metric's name."""
+        return {name: self.main_metric + suffix for name, suffix in self.dev_sets.items()}
+
+    @property
+    def axis(self) -> str:
+        """What an axis of its main metric is called."""
+        return f"{METRIC_NAMES.get(self.main_metric, self.main_metric)} (%)"
+
+    def panel_title(self, *names: str) -> str:
+        """The title of a panel, which carries what is a part of the official rows."""
+        subset = textwrap.wrap(self.subset, 40) if self.subset else []
+        return "\n".join([" · ".join([self.title, *names]), *subset])
+
 
 @dataclass(frozen=True)
 class Layout:
-    """Tasks, encoders (name → hub id or folder) and methods (id → title) in the config's order."""
+    """Tasks, encoders (name → hub id or folder) and methods (id → title) in the config's order.
+
+    `cells` are the (task, encoder, method) that the study runs: it need not run them all.
+    `multi_exit` are the methods with a classifier on every layer.
+    """
 
     study: str
     tasks: Mapping[str, TaskLayout]
     encoders: Mapping[str, str]
     methods: Mapping[str, str]
     seeds: tuple[int, ...]
+    cells: frozenset[tuple[str, str, str]]
+    multi_exit: frozenset[str]
 
-    def notes(self) -> list[str]:
-        """A sentence for each mark that a table of this study must carry."""
+    def part(self, multi_exit: bool) -> "Layout":
+        """The multi-exit methods alone, or the single-exit ones, and what they run on."""
+        cells = {cell for cell in self.cells if (cell[2] in self.multi_exit) == multi_exit}
+        tasks, encoders, methods = ({cell[place] for cell in cells} for place in range(3))
+        return replace(
+            self,
+            tasks=_among(self.tasks, tasks),
+            encoders=_among(self.encoders, encoders),
+            methods=_among(self.methods, methods),
+            cells=frozenset(cells),
+            multi_exit=self.multi_exit & methods,
+        )
+
+    def methods_of(self, encoder: str, task: str | None = None) -> dict[str, str]:
+        """The methods (id → title) that run with the encoder, on any task or on one."""
+        run = {m for t, e, m in self.cells if e == encoder and task in (None, t)}
+        return _among(self.methods, run)
+
+    def in_order(self) -> list[tuple[str, str, str]]:
+        """`cells`, ordered as the study names their parts."""
+        return [
+            (task, encoder, method)
+            for task in self.tasks
+            for encoder in self.encoders
+            for method in self.methods_of(encoder, task)
+        ]
+
+    def notes(self, *only: str) -> list[str]:
+        """A sentence for each mark that a table must carry, of some tasks or of all."""
+        tasks = [self.tasks[name] for name in only or self.tasks]
         notes = []
-        for stand_in in sorted({task.stand_in for task in self.tasks.values() if task.stand_in}):
-            titles = [task.title for task in self.tasks.values() if task.stand_in == stand_in]
+        for stand_in in sorted({task.stand_in for task in tasks if task.stand_in}):
+            titles = [task.title for task in tasks if task.stand_in == stand_in]
             notes.append(f"{', '.join(titles)}: {stand_in}.")
-        notes += [f"{task.title}: {task.subset}." for task in self.tasks.values() if task.subset]
-        return notes
+        return notes + [f"{task.title}: {task.subset}." for task in tasks if task.subset]
+
+    def headline(self, what: str) -> str:
+        """The title of a figure, which carries what is no official data."""
+        stand_ins = sorted({task.stand_in for task in self.tasks.values() if task.stand_in})
+        return " – ".join([f"{what}, dev: {self.study}", *stand_ins])
+
+
+def _among(named: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in named.items() if name in names}
 
 
 def read_layout(
@@ -66,6 +130,8 @@ def read_layout(
     encoders: Mapping[str, str],
     methods: Mapping[str, str],
     seeds: Iterable[int],
+    cells: Iterable[tuple[str, str, str]],
+    multi_exit: Iterable[str],
 ) -> Layout:
     """The layout of a study whose data is prepared: each task's `task.json` names its metrics.
 
@@ -80,6 +146,8 @@ def read_layout(
         encoders=dict(encoders),
         methods=dict(methods),
         seeds=tuple(seeds),
+        cells=frozenset(cells),
+        multi_exit=frozenset(multi_exit),
     )
 
 
@@ -94,6 +162,7 @@ def _task(path: Path, title: str) -> TaskLayout:
             name + suffix for suffix in task["dev_sets"].values() for name in task["metrics"]
         ),
         main_metric=task["selection_metric"],
+        dev_sets=task["dev_sets"],
         stand_in=task["stand_in"],
         subset=_subset(task) if task["subset"] else None,
     )

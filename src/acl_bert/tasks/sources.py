@@ -134,7 +134,7 @@ def read_hub(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     examples = []
     for index, (label, *text) in enumerate(zip(rows[spec.label][:], *columns, strict=True)):
         where = f"{place}: row {index + 1}"
-        _check_text(where, spec.text, text)
+        check_text(where, spec.text, text)
         if label not in numbered:
             raise InputError(f"{where}: label {label!r} is no class of {spec.labels}")
         examples.append(Example(index, text, numbered[label]))
@@ -218,7 +218,7 @@ def _examples(
         where = f"{path}: line {line}"
         _check_columns(where, text_columns, row)
         text = [row[column] for column in text_columns]
-        _check_text(where, text_columns, text)
+        check_text(where, text_columns, text)
         label = None
         # Test files have no labels in GLUE; a user's may.
         if split != "test" or label_column in row:
@@ -239,7 +239,8 @@ def _check_columns(where: str, columns: list[str], row: Mapping[str, Any]) -> No
             )
 
 
-def _check_text(where: str, columns: list[str], text: list[Any]) -> None:
+def check_text(where: str, columns: list[str], text: list[Any]) -> None:
+    """Raise InputError, naming the place, where a value is no text, or an empty one."""
     for column, value in zip(columns, text, strict=True):
         if not isinstance(value, str):
             raise InputError(f"{where}: {column} is {value!r}, not text; put it between quotes")

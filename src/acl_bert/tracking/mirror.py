@@ -19,6 +19,7 @@ from mlflow.tracking import MlflowClient
 from acl_bert.errors import InputError
 from acl_bert.run_files import (
     CONFIG,
+    LOGITS,
     PREDICTIONS,
     PUBLISHED,
     Row,
@@ -34,6 +35,7 @@ STEPS = "acl.mirrored_steps"
 EPOCH_ROWS = "acl.mirrored_epochs"
 STARTED = "acl.started"
 VARIANT = "acl.variant"
+TEACHER = "acl.teacher_hash"  # the run hash of the run that came first
 
 PARAMETER_LENGTH = 500
 BATCH = 1000  # metrics in one call, MLflow's limit
@@ -268,13 +270,23 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
     tags = _provenance(
         {"commit": timings["commit"], "data_fingerprint": metrics["data"]["fingerprint"]}
     ) | {STARTED: timings["started"], "degenerate": str(metrics["degenerate"]).lower()}
+    if teacher := metrics.get("teacher"):
+        tags[TEACHER] = teacher
     end = _end(timings)  # not the time of this call: done twice, it is the same point
+    points = [Metric(name, value, end, 0) for name, value in finals.items()]
+    if len(metrics["exits"]) > 1:  # a curve over layers, which MLflow draws as one over steps
+        points += [
+            Metric(f"exits/{name}", value, end, int(layer))
+            for layer, scores in metrics["exits"].items()
+            for name, value in scores.items()
+        ]
     client.log_batch(
         run_id,
-        metrics=[Metric(name, value, end, 0) for name, value in finals.items()],
+        metrics=points,
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
     for name in PUBLISHED:  # not the model: no second copy of it
-        if name != PREDICTIONS or metrics["metrics"]:  # a run that tries a λ never saw dev
+        # A run that tries a λ never saw dev.
+        if name not in (PREDICTIONS, LOGITS) or metrics["metrics"]:
             client.log_artifact(run_id, str(folder.path / name))
     client.set_terminated(run_id, "FINISHED", end)

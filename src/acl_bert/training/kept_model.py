@@ -40,7 +40,7 @@ def model_card(
     from huggingface_hub import EvalResult, ModelCardData
 
     method, training = settings.method, settings.training
-    last = next(reversed(exits.values()), {})
+    last = list(exits.values())[-1]
     on_hub = encoder.revision is not None  # a local folder's name would lead nowhere
     metadata = ModelCardData(
         library_name="transformers",

@@ -17,7 +17,7 @@ from acl_bert.settings.method import Method
 @dataclass(frozen=True)
 class Regime:
     learning: Callable[[int, int], range]
-    """The exits whose losses count, of the update's number (from 0) and how many exits there are."""
+    """From an update's number (from 0) and how many exits there are to those whose losses count."""
     frozen: bool = False
     """Whether the backbone and the last exit stay as they are."""
 

@@ -39,7 +39,7 @@ from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
 from acl_bert.training.regimes import Plan
 from acl_bert.training.stopwatch import Stopwatch
-from acl_bert.training.teacher import CachedTeacher, load_teacher
+from acl_bert.training.teacher import load_teacher, read_teacher_outputs
 
 
 @contextmanager
@@ -52,7 +52,8 @@ def open_run(
 ) -> Iterator[Path]:
     """The empty work folder of a run, named by its hash, with config.json in it.
 
-    `teacher_run`: the finished run that comes first, where the method has a teacher. Raises InputError while another process of this machine has it.
+    `teacher_run`: the finished run that comes first, where the method has a teacher. Raises
+    InputError while another process of this machine has it.
     """
     fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
     teacher_hash = RunFolder(teacher_run).metrics()["run_hash"] if teacher_run else None
@@ -139,7 +140,7 @@ def finetune(
         if method.needs_teacher_items:
             assert teacher_outputs is not None and teacher_run is not None
             teacher_hash = RunFolder(teacher_run).run_hash
-            teacher = CachedTeacher(teacher_outputs, teacher_hash, tokens, device)
+            teacher = read_teacher_outputs(teacher_outputs, teacher_hash, tokens, device)
         plan = Plan(method, model.exits, teacher_depth)
         model.to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
     report(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,11 +58,9 @@ def term_loss(
     if method.distillation != "none":
         assert teacher is not None
         if method.distillation == "logits":
-            return logits_distillation_loss(
-                logits, teacher.logits, method.distillation_temperature
-            )
+            return logits_distillation_loss(logits, teacher.logits, method.distillation_temperature)
         return feature_distillation_loss(h, teacher.representations)
-    options = {
+    options: dict[str, Any] = {
         "temperature": method.temperature,
         "normalize": method.normalize,
         "reduction": method.reduction,
@@ -231,9 +230,7 @@ def _record(
         if part.term is not None:
             terms.append(_times(part.plan.weight, part.term))
         dropped = part.term is not None and not _keeps(method, gates.get(layer))
-        descended.append(
-            _times(part.plan.weight, part.ce) if dropped else _total(method, [part])
-        )
+        descended.append(_times(part.plan.weight, part.ce) if dropped else _total(method, [part]))
     return StepRecord(
         _sum(descended).detach(),
         _sum([_times(part.plan.weight, part.ce) for part in exits]).detach(),

@@ -87,33 +87,37 @@ def write_teacher_outputs(
 
 
 class CachedTeacher:
-    """A `Teacher` that reads `write_teacher_outputs`' file.
+    """A `Teacher` that looks its items up, in memory: those of all training rows."""
 
-    Raises InputError where the file is absent, or of another run or of other rows.
-    """
-
-    def __init__(
-        self, path: Path, teacher_hash: str, tokens: TokenStore, device: torch.device
-    ) -> None:
-        remedy = "make it again: python -m acl_bert teacher-outputs"
-        try:
-            with safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: {error}; {remedy}") from error
-        wanted = {TEACHER_RUN: teacher_hash, TOKENS: tokens.description["fingerprint"]}
-        if wrong := [name for name, value in wanted.items() if metadata.get(name) != value]:
-            raise InputError(f"{path}: of another {' and other '.join(wrong)}; {remedy}")
-        self._representations = tensors["representations"]
-        self._logits = tensors["logits"]
-        self._label_embeddings = tensors["label_embeddings"].to(device)
+    def __init__(self, every_row: TeacherItems, device: torch.device) -> None:
+        self._every = every_row
+        self._label_embeddings = every_row.label_embeddings.to(device)
         self._device = device
 
     def __call__(self, rows: np.ndarray) -> TeacherItems:
         chosen = torch.from_numpy(rows)
         return TeacherItems(
-            self._representations[chosen].to(self._device),
-            self._logits[chosen].to(self._device),
+            self._every.representations[chosen].to(self._device),
+            self._every.logits[chosen].to(self._device),
             self._label_embeddings,
         )
+
+
+def read_teacher_outputs(
+    path: Path, teacher_hash: str, tokens: TokenStore, device: torch.device
+) -> CachedTeacher:
+    """What `write_teacher_outputs` wrote.
+
+    Raises InputError where the file is absent, or of another run or of other rows.
+    """
+    remedy = "make it again: python -m acl_bert teacher-outputs"
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: {error}; {remedy}") from error
+    wanted = {TEACHER_RUN: teacher_hash, TOKENS: tokens.description["fingerprint"]}
+    if wrong := [name for name, value in wanted.items() if metadata.get(name) != value]:
+        raise InputError(f"{path}: of another {' and other '.join(wrong)}; {remedy}")
+    return CachedTeacher(TeacherItems(**tensors), device)

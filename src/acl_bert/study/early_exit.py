@@ -1,0 +1,51 @@
+"""What early exiting would have cost and saved, from the dev logits that runs left behind."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from acl_bert.errors import InputError
+from acl_bert.evaluation.early_exit import CRITERIA, SWEEP_COLUMNS, sweep
+from acl_bert.files import write_csv
+from acl_bert.run_files import RunFolder
+from acl_bert.study.layout import Layout
+
+CURVES = "early_exit.csv"
+
+# One row a multi-exit run, criterion, threshold and dev set, whose main metric alone is scored.
+CURVES_COLUMNS = ("task", "encoder", "method", "seed", *SWEEP_COLUMNS)
+
+
+def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> None:
+    """Write CURVES to `folder`: every criterion's sweep over each run of a multi-exit method.
+
+    Rows are ordered whatever the order of the runs; single-exit runs have none. Raises InputError
+    where a run has no readable metrics or logits, or a task that the layout has not.
+    """
+    runs = [(RunFolder(Path(path)).metrics(), RunFolder(Path(path))) for path in run_folders]
+    keyed = {
+        (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]): (
+            run,
+            sorted(map(int, metrics["exits"])),
+        )
+        for metrics, run in runs
+        if metrics["method"] in layout.multi_exit
+    }
+    write_csv(
+        folder / CURVES,
+        CURVES_COLUMNS,
+        ((*key, *row) for key in sorted(keyed) for row in _sweeps(*keyed[key], key[0], layout)),
+    )
+
+
+def _sweeps(
+    run: RunFolder, exits: list[int], task: str, layout: Layout
+) -> Iterator[tuple[Any, ...]]:
+    if task not in layout.tasks:
+        raise InputError(f"{run.path}: {task} is not part of the study; give the run's own config")
+    shown = layout.tasks[task]
+    sets = run.dev_logits()
+    for criterion in CRITERIA:
+        for name, suffix in shown.dev_sets.items():
+            logits, labels = sets[name]
+            yield from sweep(criterion, logits, labels, exits, [shown.main_metric], suffix)

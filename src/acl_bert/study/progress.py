@@ -1,0 +1,96 @@
+"""How far a study is, and how long the rest will take at the rate of the runs that are done."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from acl_bert.errors import InputError
+from acl_bert.run_files import RunFolder, variant_of
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Runs that are done, all runs, and the seconds that those to come should take, if known."""
+
+    done: int
+    total: int
+    seconds: float | None
+
+    def __str__(self) -> str:
+        parts = [f"{self.done} of {self.total} runs done"]
+        if self.done < self.total:
+            parts.append(f"{self.total - self.done} to go")
+        if self.seconds is not None:
+            parts.append(f"{_spoken(self.seconds)} at the rate of the finished ones")
+        return ", ".join(parts)
+
+
+def progress(run_folders: Iterable[Path]) -> Progress:
+    """Of the runs that lie, or will lie, in these folders; tuning runs count like any.
+
+    Reads nothing but the finished runs' timings. A run to come is expected to take as long as the
+    finished ones of its task, encoder and method did on average, else those of its task and
+    encoder, else all; and as many at a time as so far: the sum of the runs' seconds over the time
+    in which they went on. `seconds` is None where no run is done, or none to come.
+    """
+    lasted: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    spans: list[tuple[float, float]] = []
+    to_come = []
+    for folder in run_folders:
+        run = RunFolder(Path(folder))
+        cell = _cell(run.path)
+        try:
+            timings = run.timings()
+        except InputError:
+            to_come.append(cell)
+            continue
+        seconds = timings["seconds"]["total"]
+        start = datetime.fromisoformat(timings["started"]).timestamp()
+        spans.append((start, start + seconds))
+        for key in (cell, cell[:2], ()):
+            lasted[key].append(seconds)
+    total = len(spans) + len(to_come)
+    if not spans or not to_come:
+        return Progress(len(spans), total, None)
+    expected = {key: statistics.fmean(values) for key, values in lasted.items()}
+    work = sum(
+        next(expected[key] for key in (cell, cell[:2], ()) if key in expected) for cell in to_come
+    )
+    at_a_time = sum(lasted[()]) / _time_taken(spans)
+    return Progress(len(spans), total, work / at_a_time)
+
+
+def _cell(folder: Path) -> tuple[str, ...]:
+    """Task, encoder and method of a run or tuning run."""
+    end = -2 if variant_of(folder) else -1
+    return folder.parts[end - 3 : end]
+
+
+def _time_taken(spans: list[tuple[float, float]]) -> float:
+    """Seconds from the first start to the last end, without the rests of the study.
+
+    Between two runs a process ends and another starts, which is part of the rate; a gap longer
+    than the mean run is a study that was stopped and taken up again.
+    """
+    rest = statistics.fmean(end - start for start, end in spans)
+    taken = 0.0
+    end_so_far = -math.inf
+    for start, end in sorted(spans):
+        gap = start - end_so_far
+        taken += gap if 0 < gap <= rest else 0.0
+        taken += max(0.0, end - max(start, end_so_far))
+        end_so_far = max(end, end_so_far)
+    return taken
+
+
+def _spoken(seconds: float) -> str:
+    """Such as "about 2 h 10 min", "about 12 min", "less than a minute"."""
+    minutes = round(seconds / 60)
+    if minutes == 0:
+        return "less than a minute"
+    hours, minutes = divmod(minutes, 60)
+    return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"

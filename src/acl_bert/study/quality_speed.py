@@ -1,0 +1,104 @@
+"""The table of early exiting: what is left of the score at a speed-up, by method and criterion."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from acl_bert.evaluation.early_exit import CRITERIA, area_over_layers, score_at
+from acl_bert.study.grids import (
+    Block,
+    Grid,
+    Row,
+    cell_of,
+    cells_by,
+    first_note,
+    mark_best,
+    metric_title,
+)
+from acl_bert.study.layout import Layout
+from acl_bert.study.results import CELL, over_seeds
+
+SPEEDUPS = (1.5, 2.0, 3.0)
+AREA = "area"
+# Their titles in the printed table.
+READINGS = {**{f"at_{speedup:g}": f"{speedup:g}×" for speedup in SPEEDUPS}, AREA: AREA}
+KEY = ["task", "encoder", "method", "criterion", "metric", "reading"]
+QUALITY_SPEED_COLUMNS = [*KEY, "n", "mean", "sd"]
+
+
+def quality_speed_table(curves: pd.DataFrame, exits: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    """The score at each of SPEEDUPS and the normalised area, over seeds, in percent.
+
+    A row each (task, encoder, method, criterion, metric, reading), of multi-exit methods and main
+    metrics, in the layout's order. `n` counts the seeds whose curve reaches the speed-up: one that
+    does not has no score there.
+    """
+    rows = pd.DataFrame(
+        [
+            (*cell, criterion, metric, reading)
+            for cell in layout.part(multi_exit=True).in_order()
+            for criterion in CRITERIA
+            for metric in layout.tasks[cell[0]].main_metrics.values()
+            for reading in READINGS
+        ],
+        columns=pd.Index(KEY),
+    )
+    readings = pd.DataFrame(_readings(curves, exits), columns=pd.Index([*KEY, "value"]))
+    readings["value"] = readings["value"].astype(float)
+    table = rows.merge(over_seeds(readings, KEY), on=KEY, how="left")
+    table["n"] = table["n"].fillna(0).astype(int)
+    return table[QUALITY_SPEED_COLUMNS]
+
+
+def _readings(
+    curves: pd.DataFrame, exits: pd.DataFrame
+) -> Iterator[tuple[str, str, str, str, str, str, float | None]]:
+    """Of every run, criterion and dev set."""
+    run = [*CELL[:3], "seed"]
+    depths = exits.groupby(run)["depth"].first()
+    for key, curve in curves.groupby([*run, "criterion", "metric"], sort=False):
+        speedups, scores = curve["speedup"].to_numpy(), curve["value"].to_numpy()
+        cell, named = (key[0], key[1], key[2]), (key[4], key[5])
+        for reading, speedup in zip(READINGS, SPEEDUPS, strict=False):
+            yield *cell, *named, reading, score_at(speedups, scores, speedup)
+        smallest = 1 / int(depths[key[:4]])  # of the layers, that the first exit needs
+        yield *cell, *named, AREA, area_over_layers(speedups, scores, smallest)
+
+
+def quality_speed_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:
+    """A grid an encoder, task and criterion: rows are methods, a block a dev set."""
+    multi = layout.part(multi_exit=True)
+    lookup = cells_by(table, KEY)
+
+    def block(task: str, encoder: str, criterion: str, metric: str) -> Block:
+        rows = [
+            Row(
+                title,
+                [
+                    cell_of(lookup[task, encoder, method, criterion, metric, reading], multi)
+                    for reading in READINGS
+                ],
+            )
+            for method, title in multi.methods_of(encoder, task).items()
+        ]
+        return Block(mark_best(rows), metric_title(metric))
+
+    return [
+        Grid(
+            f"{shown.title}: {encoder} ({path}), {criterion.replace('_', ' ')}",
+            list(READINGS.values()),
+            [block(task, encoder, criterion, metric) for metric in shown.main_metrics.values()],
+            [
+                first_note(multi),
+                *multi.notes(task),
+                "At a speed-up (in layers): each seed's curve, interpolated linearly between "
+                "thresholds; n counts the seeds whose curve gets there, where not all do.",
+                "Area: the mean score over the fraction of layers used, from the first exit's to "
+                "all of them.",
+            ],
+        )
+        for encoder, path in multi.encoders.items()
+        for task, shown in multi.tasks.items()
+        if multi.methods_of(encoder, task)
+        for criterion in CRITERIA
+    ]

@@ -1,0 +1,86 @@
+"""The collected results of a study as data frames, and their statistics over seeds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from acl_bert.errors import InputError
+from acl_bert.study.collect import EXITS, EXITS_COLUMNS, RUNS, RUNS_COLUMNS
+from acl_bert.study.early_exit import CURVES, CURVES_COLUMNS
+from acl_bert.study.layout import Layout
+
+CELL = ["task", "encoder", "method", "metric"]
+STATISTICS = ["n", "mean", "sd", "median", "min", "max"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """`runs.csv`, `exits.csv` and `early_exit.csv`. Values are fractions, `degenerate` is bool."""
+
+    runs: pd.DataFrame
+    exits: pd.DataFrame
+    curves: pd.DataFrame
+
+
+def read_results(study_folder: Path, layout: Layout) -> Results:
+    """What was collected, for the study that the layout describes.
+
+    Raises InputError where a file is absent or has other columns, or holds a task, encoder,
+    method or metric that the study has not.
+    """
+    read = [
+        _read(study_folder / name, columns, layout)
+        for name, columns in (
+            (RUNS, RUNS_COLUMNS),
+            (EXITS, EXITS_COLUMNS),
+            (CURVES, CURVES_COLUMNS),
+        )
+    ]
+    return Results(*read)
+
+
+def _read(path: Path, columns: tuple[str, ...], layout: Layout) -> pd.DataFrame:
+    names = {name: "string" for name in (*CELL, "run_hash", "criterion")}
+    try:
+        # Ids are words: a task may be called "null" without becoming a missing value.
+        table = pd.read_csv(path, dtype=names, keep_default_na=False)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; collect the runs first") from error
+    if tuple(table.columns) != columns:
+        raise InputError(
+            f"{path}: columns are {', '.join(table.columns)}, not {', '.join(columns)}; "
+            "collect the runs again"
+        )
+    for cell in table[CELL].drop_duplicates().itertuples(index=False, name=None):
+        if cell[:3] not in layout.cells or cell[3] not in layout.tasks[cell[0]].metrics:
+            raise InputError(
+                f"{path}: {' · '.join(cell)} is not part of the study; "
+                "give the config the runs were made with, or collect this study's runs alone"
+            )
+    return table
+
+
+def over_seeds(values: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Statistics of `value`, in percent, over the rows that agree in `by`: one row for each.
+
+    sd has n − 1 in the denominator and is missing at n = 1. A missing value does not count.
+    """
+    return (
+        values.assign(percent=100 * values["value"])
+        .groupby(list(by), sort=False)["percent"]
+        .agg(n="count", mean="mean", sd="std", median="median", min="min", max="max")
+        .reset_index()
+    )
+
+
+def degenerate_counts(runs: pd.DataFrame) -> dict[tuple[str, str, str], tuple[int, int]]:
+    """Degenerate runs and all runs by (task, encoder, method), where there are degenerate ones."""
+    single = runs.drop_duplicates(["task", "encoder", "method", "seed"])
+    counts = single.groupby(["task", "encoder", "method"])["degenerate"].agg(["sum", "count"])
+    return {
+        (str(task), str(encoder), str(method)): (int(flagged), int(n))
+        for (task, encoder, method), flagged, n in counts.itertuples(name=None)
+        if flagged
+    }
