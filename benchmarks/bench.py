@@ -13,6 +13,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+import exiting
 import numpy as np
 import rows
 import starting
@@ -147,6 +148,26 @@ def exits(setup: Setup) -> list[Row]:
     return table
 
 
+def early_exit(setup: Setup) -> list[Row]:
+    """How much of the layers that early exiting saves is saved in time."""
+    table = []
+    for size, goal in ((32, 0.85), (1, None)):
+        figures, by_layers = exiting.speedups(setup, size)
+        by_clock = [
+            full / early for full, early in zip(figures["full"], figures["early"], strict=True)
+        ]
+        table.append(
+            ratio_row(
+                f"Early exit, wall-clock / layer speed-up, batch {size}",
+                by_clock,
+                [by_layers] * len(by_clock),
+                "times",
+                at_least=goal,
+            )
+        )
+    return table
+
+
 def start(setup: Setup) -> list[Row]:
     """From process start to step 1, and to the end of the help."""
     starting.help_seconds(0)  # the byte code and the disk's cache
@@ -181,6 +202,7 @@ MEASURES: dict[str, Callable[[Setup], list[Row]]] = {
     "gemm": share_of_gemm,
     "acl": against_ce,
     "exits": exits,
+    "early-exit": early_exit,
     "start": start,
 }
 
