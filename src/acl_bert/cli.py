@@ -93,6 +93,8 @@ def finetune(args: argparse.Namespace) -> None:
     if teacher := settings.method.teacher:
         teaching = (folder, args.task, args.encoder, teacher, args.seed)
         teacher_run, teacher_outputs = run_path(*teaching), teacher_path(*teaching)
+        if not args.prepared:
+            _check_teacher(study, teacher_run, teaching[1:])
     with (
         open_run(settings, encoder, tokens, folder, teacher_run) as work,
         _followed(args, study, work, target),
@@ -105,7 +107,7 @@ def finetune(args: argparse.Namespace) -> None:
             target,
             teacher_run,
             teacher_outputs,
-            keep_model=study.keeps_model(args.method) and not args.tuning,
+            keep_model=study.keeps_model(args.method, args.encoder) and not args.tuning,
             score_dev=not args.tuning,
             report=_report,
         )
@@ -125,6 +127,22 @@ def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
     fingerprint = encoder_fingerprint(encoder.path, encoder.revision)
     if not is_tokenised(data, study.training_of(args.task).max_length, tokens, fingerprint):
         tokenise(args)
+
+
+def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> None:
+    """Raise InputError where the teacher's run is not the one that the study describes now."""
+    from acl_bert.run_files import RunFolder
+
+    config = RunFolder(run).config()
+    weight = config["method"]["lambda"] if study.is_tuned(cell[2]) else None
+    wanted = study.run_settings(*cell, weight).model_dump(by_alias=True, mode="json")
+    for settled in ("device", "precision"):
+        wanted["training"][settled] = config["training"][settled]
+    wanted["method"]["title"] = config["method"]["title"]
+    if changed := [name for name in wanted if wanted[name] != config[name]]:
+        raise InputError(
+            f"{run}: it was trained with another {' and '.join(changed)}; run the teacher again"
+        )
 
 
 def teacher_outputs(args: argparse.Namespace) -> None:
@@ -269,7 +287,7 @@ def collect(args: argparse.Namespace) -> None:
 
 def sweep(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.study.early_exit import write_curves
+    from acl_bert.study.curves import write_curves
     from acl_bert.study.layout import read_layout
 
     folder, runs = _runs(args)
@@ -294,7 +312,8 @@ def progress(args: argparse.Namespace) -> None:
 
     study = load_study(args.config)
     folder = args.results / study.name
-    runs = [run_path(folder, *cell) for cell in study.cells()]
+    cells = dict.fromkeys((*study.cells(), *study.teachers_of_tuning()))
+    runs = [run_path(folder, *cell) for cell in cells]
     runs += [
         tuning_run_path(tuning_path(folder, *cell), weight, seed)
         for *cell, weight, seed in study.tuning_cells()

@@ -91,8 +91,9 @@ class Metrics(TypedDict):
     """`metrics.json`. Values are fractions on dev at the best epoch.
 
     `metrics` are the last exit's; `exits` has each exit's, by its layer (as text), from 1 to the
-    model's `depth`. `degenerate`: the last predicts one class on dev, or has Matthews 0. `teacher`
-    is the hash of the run that came first.
+    model's `depth`. `degenerate`: the last predicts one class on dev, or has Matthews 0;
+    `degenerate_exits` are the layers of all such exits. `teacher` is the hash of the run that came
+    first.
     """
 
     task: str
@@ -106,6 +107,7 @@ class Metrics(TypedDict):
     teacher: NotRequired[str | None]
     selection: Selection
     degenerate: bool
+    degenerate_exits: list[str]
     gate: dict[str, Any] | None
     data: RunData
 

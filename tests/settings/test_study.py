@@ -64,10 +64,9 @@ def test_a_paper_study_says_what_the_paper_says() -> None:
     # Three small encoders run ce alone.
     assert len(list(study.cells())) == 7 * (2 * len(study.methods) + 3) * 5
     assert study.tuning.lambdas == (0.1, 0.3, 0.5, 0.7, 0.9)
-    assert [method for method in study.methods if study.is_tuned(method)] == [
-        "ce_scl",
-        "acl_embed",
-        "acl",
+    assert [method for method in study.methods if not study.is_tuned(method)] == [
+        *("ce", "jt", "jt_ascending", "jt_descending", "jt_2x", "alternating", "two_stage"),
+        "static",
     ]
 
 
@@ -362,7 +361,11 @@ def with_exits(**methods: Any) -> dict[str, Any]:
         ({"like": "logits_kd", "teacher": None}, "logits needs one"),
         ({"like": "jt", "start": "teacher"}, "no teacher is named"),
         ({"like": "jt", "teacher": "acl"}, "acl is not used"),
-        ({"like": "acl_cl", "combination": "convex"}, "the teacher's exit has no term"),
+        (
+            {"like": "acl_cl", "combination": "convex", "gate": {"scope": "encoder"}},
+            "cannot leave the teacher's exit its whole CE",
+        ),
+        ({"like": "acl", "selected_by": "last"}, "for methods with several exits"),
         ({"like": "jt", "regime": "exits"}, "a backbone that was trained"),
         (
             {"like": "acl_cl", "regime": "exits", "gate": {"scope": "encoder"}},
@@ -375,7 +378,7 @@ def with_exits(**methods: Any) -> dict[str, Any]:
         ({"like": "acl", "teacher_anchors": True}, "teacher_anchors: true is for acl_cl only"),
         ({"like": "acl", "label_embeddings": False}, "label_embeddings: false is for acl_cl only"),
         ({"like": "acl", "teacher_exit": "live"}, "live is for acl_cl only"),
-        ({"like": "jt", "gate": {"mode": "discard"}}, "needs a contrastive term"),
+        ({"like": "jt", "gate": {"mode": "discard"}}, "needs a term besides CE"),
         ({"like": "jt", "layers": 0}, "layers"),
         ({"like": "jt", "epochs_factor": 0}, "epochs_factor"),
     ],
@@ -388,13 +391,34 @@ def test_rows_that_contradict_themselves(row: dict[str, Any], message: str) -> N
 def test_a_student_needs_its_teacher_wherever_it_runs() -> None:
     config = with_exits(acl_cl={})
     load_study(config)  # acl is there
-    assert "methods.two_stage.teacher: ce is not among" not in str(load_study(config))
     del config["methods"]["acl"]
     assert "methods.acl_cl.teacher: acl is not among the methods" in fault(config)
     config = with_exits(acl_cl={})
     first = next(iter(config["tasks"]))
     config["tasks"] = config["tasks"] | {first: {"methods": ["acl_cl"]}}
     assert f"run on {first} with" in fault(config)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"acl_cl": {"teacher": "acl_cl"}}, "acl_cl is taught by acl_cl in turn"),
+        (
+            {"a": {"like": "acl_cl", "teacher": "b"}, "b": {"like": "acl_cl", "teacher": "a"}},
+            "methods.a.teacher: b is taught by a in turn",
+        ),
+        (
+            {"acl_cl": {"representation": "first_token"}},
+            "acl has the representation pooler, acl_cl first_token",
+        ),
+        (
+            {"static": {}, "mine": {"like": "two_stage", "teacher": "static"}},
+            "static has 6 layers, and mine more",
+        ),
+    ],
+)
+def test_teachers_that_cannot_teach(methods: dict[str, Any], message: str) -> None:
+    assert message in fault(with_exits(**methods))
 
 
 def test_tasks_and_encoders_may_restrict_the_methods() -> None:
@@ -424,4 +448,11 @@ def test_twice_the_epochs_and_who_keeps_a_model() -> None:
         for method in ("jt", "jt_2x")
     }
     assert epochs["jt_2x"] == 2 * epochs["jt"]
-    assert [method for method in study.methods if study.keeps_model(method)] == ["acl"]
+    assert [method for method in study.methods if study.keeps_model(method, "minilm")] == ["acl"]
+
+
+def test_tuning_runs_learn_from_teachers_of_their_seeds() -> None:
+    config = with_exits(acl_cl={}) | {"tuning": {"enabled": True, "seeds": [101, 102]}}
+    study = load_study(config)
+    assert {cell[2:] for cell in study.teachers_of_tuning()} == {("acl", 101), ("acl", 102)}
+    assert load_study(with_exits(acl_cl={})).teachers_of_tuning() == []

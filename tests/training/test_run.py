@@ -69,7 +69,7 @@ def test_every_file_is_there_and_says_the_same(acl_run: RunFolder) -> None:
     discarded = sum(row["kept"] == 0 for row in history)
     assert metrics["gate"] is not None
     assert metrics["gate"]["discarded"] == discarded
-    assert metrics["gate"]["steps"] == len(history)
+    assert metrics["gate"]["decisions"] == len(history)
     for row in history:
         expected = row["ce"] + (0.5 * row["contrastive"] if row["kept"] else 0)  # type: ignore[operator]
         assert row["loss"] == pytest.approx(expected, rel=1e-6)
@@ -185,7 +185,7 @@ def test_accumulation_makes_fewer_larger_updates(
         r["tokens"] or 0 for r in whole.history()
     )
     gate = parts.metrics()["gate"]
-    assert gate is not None and gate["steps"] == 12  # decided on every micro-batch
+    assert gate is not None and gate["decisions"] == 12  # decided on every micro-batch
 
 
 def test_variants_of_the_open_choices_all_run(

@@ -163,13 +163,18 @@ def test_the_scope_decides_which_parameters_are_compared(
     model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: dict[str, int] = {}
-    decide = step_module.gate_decision
+    decide = {name: getattr(step_module, name) for name in ("gate_decision", "gate_decisions")}
 
-    def watched(g_ce: Any, g_contrastive: Any, threshold: float) -> Any:
+    def one(g_ce: Any, g_contrastive: Any, threshold: float) -> Any:
         sizes[scope] = sum(g.numel() for g in g_ce if g is not None)
-        return decide(g_ce, g_contrastive, threshold)
+        return decide["gate_decision"](g_ce, g_contrastive, threshold)
 
-    monkeypatch.setattr(step_module, "gate_decision", watched)
+    def each(pairs: Any, threshold: float) -> Any:
+        sizes[scope] = sum(g.numel() for g_ce, _ in pairs for g in g_ce)
+        return decide["gate_decisions"](pairs, threshold)
+
+    monkeypatch.setattr(step_module, "gate_decision", one)
+    monkeypatch.setattr(step_module, "gate_decisions", each)
     for scope in SCOPES:
         training_step(copy.deepcopy(model), *batch, acl(scope=scope), LAST)
     assert sizes["encoder"] == sum(p.numel() for p in model.encoder.parameters())

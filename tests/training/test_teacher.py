@@ -1,6 +1,8 @@
 """A student learns from the run that comes first: its weights, and what it made of the rows."""
 
 import copy
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from acl_bert.training.step import training_step
 from acl_bert.training.teacher import (
     Teacher,
     TeacherItems,
+    check_teacher,
     load_teacher,
     read_teacher_outputs,
     teacher_items,
@@ -112,7 +115,7 @@ def test_twenty_steps_are_those_with_a_recomputed_teacher(
     def recomputed(batch: np.ndarray) -> TeacherItems:
         return teacher_items(model, load_batch(rows, batch, CPU)[0])
 
-    cached = read_teacher_outputs(outputs, run_folder.run_hash, store, CPU)
+    cached = read_teacher_outputs(outputs, run_folder.path, store, CPU)
     first, second = (
         follow(teacher, run_folder.path, tiny_encoder, tiny_task)
         for teacher in (cached, recomputed)
@@ -131,15 +134,32 @@ def test_outputs_of_another_run_or_other_rows_are_refused(
 ) -> None:
     run_folder, outputs = study
     store = TokenStore(tiny_task)
-    with pytest.raises(InputError, match=r"of another teacher_run; make it again"):
-        read_teacher_outputs(outputs, "0" * 64, store, CPU)
+    # The same settings, trained at another time: other weights, perhaps, under the same hash.
+    again = tmp_path / "again"
+    shutil.copytree(run_folder.path, again)
+    timings = json.loads((again / "timings.json").read_text())
+    (again / "timings.json").write_text(json.dumps(timings | {"started": "2026-01-01T00:00:00"}))
+    with pytest.raises(InputError, match=r"of another training; make it again"):
+        read_teacher_outputs(outputs, again, store, CPU)
     store.description = store.description | {"fingerprint": "other"}
     with pytest.raises(InputError, match=r"of another tokens; make it again"):
-        read_teacher_outputs(outputs, run_folder.run_hash, store, CPU)
+        read_teacher_outputs(outputs, run_folder.path, store, CPU)
     (tmp_path / "torn.safetensors").write_bytes(outputs.read_bytes()[:100])
     for name in ("torn", "absent"):
         with pytest.raises(InputError, match=f"{name}.safetensors: .*make it again"):
-            read_teacher_outputs(tmp_path / f"{name}.safetensors", "0", store, CPU)
+            read_teacher_outputs(tmp_path / f"{name}.safetensors", run_folder.path, store, CPU)
+
+
+def test_a_teacher_of_other_rows_is_refused(
+    study: tuple[RunFolder, Path], tiny_task: Path, tmp_path: Path
+) -> None:
+    store = TokenStore(tiny_task)
+    for key in ("fingerprint", "encoder_fingerprint"):
+        store.description = TokenStore(tiny_task).description | {key: "other"}
+        with pytest.raises(InputError, match="trained on other rows, or from another encoder"):
+            check_teacher(study[0].path, store)
+        with pytest.raises(InputError, match="run the teacher again"):
+            write_teacher_outputs(study[0].path, store, TRAINING, tmp_path / "outputs")
 
 
 def test_a_teacher_without_its_model_is_explained(tmp_path: Path) -> None:
@@ -165,16 +185,38 @@ def test_a_students_files_know_every_exit_and_the_teacher(
     assert metrics["teacher"] == study[0].run_hash == student.config()["teacher_run"]
     gate: dict[str, Any] = metrics["gate"]  # type: ignore[assignment]
     assert list(gate["exits"]) == ["1", "2"]
-    assert gate["steps"] == 2 * len(student.history())
+    assert gate["decisions"] == 2 * len(student.history())
     assert gate["discarded"] == sum(exit["discarded"] for exit in gate["exits"].values())
     logits, labels = student.dev_logits()["dev"]
     assert logits.shape == (48, 3, 2) and logits.dtype == np.float32
     for place in range(3):
         right = (logits[:, place].argmax(axis=1) == labels).mean()
         assert metrics["exits"][str(place + 1)]["accuracy"] == pytest.approx(right)
-    # The epoch is chosen by the mean over exits.
-    chosen = student.epochs()[metrics["selection"]["epoch"] - 1]
-    assert metrics["selection"]["value"] == chosen["selection_accuracy"]
+    assert metrics["degenerate"] is ("3" in metrics["degenerate_exits"])
+
+
+@pytest.mark.parametrize(("selected_by", "epoch"), [("mean", 2), ("last", 1)])
+def test_the_epoch_is_chosen_by_the_mean_over_exits_or_by_the_last(
+    tmp_path: Path,
+    tiny_encoder: Path,
+    tiny_task: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    selected_by: str,
+    epoch: int,
+) -> None:
+    from acl_bert.training import loop
+
+    each_epoch = iter([(0.1, 0.1, 0.9), (0.5, 0.5, 0.8)])
+    monkeypatch.setattr(
+        loop,
+        "exit_scores",
+        lambda *_: [{"accuracy": x, "f1": 0, "matthews": 0} for x in next(each_epoch)],
+    )
+    method = method_rows()["jt"].model_copy(update={"selected_by": selected_by})
+    monkeypatch.setitem(method_rows(), "jt", method)
+    chosen = run(tmp_path, tiny_encoder, tiny_task, "jt", epochs=2).metrics()["selection"]
+    assert chosen["epoch"] == epoch
+    assert chosen["value"] == pytest.approx(0.6 if selected_by == "mean" else 0.9)
 
 
 def test_a_students_hash_depends_on_its_teacher(
@@ -206,6 +248,30 @@ def test_a_kept_model_comes_back_by_auto_class_with_card_and_tokenizer(
     assert card.startswith("---\n") and "ACL-CL on tiny" in card
     for layer, scores in student.metrics()["exits"].items():
         assert f"| {layer} | {scores['accuracy']:.4f} |" in card
+
+
+def test_a_teacher_of_several_exits_teaches_by_its_last(
+    student: RunFolder, tiny_encoder: Path, tiny_task: Path
+) -> None:
+    teacher = load_teacher(student.path)
+    assert teacher.exits == (1, 2, 3)
+    inputs, _ = load_batch(TokenStore(tiny_task).split("dev"), np.arange(8), CPU)
+    items = teacher_items(teacher, inputs)
+    with torch.inference_mode():
+        assert torch.equal(items.logits, teacher(**inputs).logits[:, -1])
+    model = build_classifier(str(tiny_encoder), None, ["no", "yes"], "pooler")
+    start_from(model, teacher)
+    last = teacher.heads[-1].classifier.weight
+    assert torch.equal(model.heads[0].classifier.weight, last)
+
+
+def test_a_student_deeper_than_its_teacher_is_refused(tiny_encoder: Path) -> None:
+    shallow, deep = (
+        build_classifier(str(tiny_encoder), None, ["no", "yes"], "pooler", layers=layers)
+        for layers in (2, 3)
+    )
+    with pytest.raises(InputError, match="teacher's encoder, of 2 layers, has no"):
+        start_from(deep, shallow)
 
 
 def test_a_student_starts_as_its_teacher(

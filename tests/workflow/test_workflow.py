@@ -37,6 +37,7 @@ SMALL: dict[str, Any] = {
     "seeds": [1],
     "training": {"epochs": 1, "max_length": 16},
     "tuning": {"enabled": True, "lambdas": [0.5], "seeds": [101]},
+    "keep_models": "none",
 }
 
 
@@ -86,16 +87,13 @@ def written(path: Path, config: dict[str, Any]) -> str:
 def expected(config: Path) -> dict[str, int]:
     study = load_study(config)
     tuning = set(study.tuning_cells())
-    runs = set(study.cells())
-    for task, encoder, method, _, seed in tuning:
-        if teacher := study.method_row(method).teacher:
-            runs.add((task, encoder, teacher, seed))  # of the tuning seed
+    runs = {*study.cells(), *study.teachers_of_tuning()}
     outputs = {
         (task, encoder, study.method_row(method).teacher, seed)
         for task, encoder, method, seed in runs | {(*c[:3], c[4]) for c in tuning}
         if study.method_row(method).needs_teacher_items
     }
-    teachers = sum(study.is_teacher(method) for _, _, method, _ in runs)
+    teachers = sum(study.is_teacher(method, encoder) for _, encoder, method, _ in runs)
     jobs = {
         "init_tracking": 1,
         "prepare": len(study.tasks),
@@ -127,10 +125,10 @@ def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path
     if config.stem == "demo":
         assert jobs["finetune"] + jobs["finetune_teacher"] == (3 * 4 + 5) * 2
     if config.stem == "paper":
-        # Two encoders run everything, three run ce alone; ce and acl are learned from, and once
-        # more with the tuning seeds.
-        assert jobs["finetune_teacher"] == 7 * (2 * 2 + 3) * 5 + 7 * 2 * 2 * 2
-        assert jobs["finetune"] == 7 * 2 * 18 * 5
+        # Two encoders run everything, three run ce alone; ce and acl are learned from, with the
+        # tuning seeds too.
+        assert jobs["finetune_teacher"] == 7 * 2 * 2 * (5 + 2)
+        assert jobs["finetune"] == 7 * (2 * 18 + 3) * 5
 
 
 def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:
@@ -270,6 +268,22 @@ def test_a_changed_teacher_teaches_again(finished: Path, tmp_path: Path) -> None
     jobs = replan(finished, tmp_path, methods=methods)
     assert trained(jobs) == {("acl", "1"), ("acl_cl", "1")}
     assert count(jobs)["teacher_outputs"] == 1
+
+
+@pytest.mark.slow
+def test_a_changed_student_learns_alone_from_kept_teachers(finished: Path, tmp_path: Path) -> None:
+    methods = SMALL["methods"] | {"acl_cl": {"lambda": 0.25}}
+    # Nothing was kept: the teacher comes first again.
+    assert trained(replan(finished, tmp_path, methods=methods)) == {("acl", "1"), ("acl_cl", "1")}
+    project = tmp_path / "project"
+    shutil.copytree(finished, project, symlinks=True)
+    kept = SMALL | {"keep_models": "teachers"}
+    done = snakemake(project, "--configfile", written(project / "small.yaml", kept))
+    assert done.returncode == 0, done.stdout
+    jobs = plan(
+        project, "--configfile", written(project / "mine.yaml", kept | {"methods": methods})
+    )
+    assert trained(jobs) == {("acl_cl", "1")}
 
 
 @pytest.mark.slow

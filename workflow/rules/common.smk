@@ -46,8 +46,12 @@ LAMBDA = f"{TUNING}/{run_files.LAMBDA}"
 RUN_FILES = [f"{RUN}/{name}" for name in run_files.PUBLISHED]
 MODEL = f"{RUN}/{run_files.MODEL}"
 TEACHER_OUTPUTS = str(run_files.teacher_path(STUDY_DIR, *CELL, "{seed}"))
-TEACHERS = [method for method in STUDY.methods if STUDY.is_teacher(method)]
-OTHERS = [method for method in STUDY.methods if method not in TEACHERS]
+TEACHERS = {
+    (method, encoder)
+    for method in STUDY.methods
+    for encoder in STUDY.encoders
+    if STUDY.is_teacher(method, encoder)
+}
 # Tables and figures, with their category in the report, by what the study has.
 TABLES, FIGURES = {}, {}
 if len(STUDY.shown()["multi_exit"]) < len(STUDY.methods):
@@ -80,7 +84,7 @@ def run_results():
 
 def one_of(names):
     """A wildcard's values; nothing matches where there are none."""
-    return "|".join(names) or "(?!)"
+    return "|".join(sorted(names)) or "(?!)"
 
 
 def for_students(output):

@@ -47,8 +47,6 @@ rule finetune:
         f"{STUDY_DIR}/logs/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
-    wildcard_constraints:
-        method=one_of(OTHERS),
     conda:
         "../../environment.yml"
     threads: STUDY.training.threads
@@ -66,7 +64,10 @@ rule finetune:
         " --seed {wildcards.seed}"
         " --prepared"
         " > {log:q} 2>&1;"
-        " python -m acl_bert progress --config {params.config:q}"
+        " python -m acl_bert progress --config {params.config:q} || true"
+
+
+ruleorder: finetune_teacher > finetune
 
 
 use rule finetune as finetune_teacher with:
@@ -74,7 +75,8 @@ use rule finetune as finetune_teacher with:
         RUN_FILES,
         for_students(directory(MODEL)),
     wildcard_constraints:
-        method=one_of(TEACHERS),
+        method=one_of({method for method, _ in TEACHERS}),
+        encoder=one_of({encoder for _, encoder in TEACHERS}),
     priority: 1
 
 
@@ -91,7 +93,8 @@ rule teacher_outputs:
     benchmark:
         f"{STUDY_DIR}/benchmarks/teacher_outputs/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
     wildcard_constraints:
-        method=one_of(TEACHERS),
+        method=one_of({method for method, _ in TEACHERS}),
+        encoder=one_of({encoder for _, encoder in TEACHERS}),
     priority: 1
     conda:
         "../../environment.yml"
@@ -141,7 +144,7 @@ rule tuning_run:
         " --lambda {wildcards.weight}"
         " --tuning"
         " > {log:q} 2>&1;"
-        " python -m acl_bert progress --config {params.config:q}"
+        " python -m acl_bert progress --config {params.config:q} || true"
 
 
 rule choose_lambda:

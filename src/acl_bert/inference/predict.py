@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from acl_bert.encoders import VOCABULARIES, WEIGHTS
-from acl_bert.errors import InputError, first_line
+from acl_bert.encoders import VOCABULARIES
+from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import CRITERIA, Criterion, max_probability, speedup
 from acl_bert.files import write_csv
 from acl_bert.inference.layers import LayerByLayer, layers_of
-from acl_bert.model import EncoderClassifier
+from acl_bert.model.build import load_model
+from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.tasks.readers import Row, lines_of, read_table, read_text
 from acl_bert.tasks.sources import check_text
 from acl_bert.tasks.tokens import load_tokenizer
@@ -129,29 +130,13 @@ def load(folder: Path) -> tuple[EncoderClassifier, Any]:
 
     Raises InputError where the folder lacks one of them or holds another kind of model.
     """
-    from transformers import AutoModelForSequenceClassification
-
-    remedy = "give a model folder that a run of this project kept"
-    for name in ("config.json", WEIGHTS):
-        if not (folder / name).is_file():
-            raise InputError(f"{folder}: holds no {name}; {remedy}")
+    model = load_model(folder)
     if not any((folder / name).is_file() for name in VOCABULARIES):
         raise InputError(f"{folder}: holds no tokenizer; save the one of the training there too")
-    try:
-        model, loading = AutoModelForSequenceClassification.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True
-        )
-    except Exception as error:  # a damaged file is one of many unrelated kinds
-        raise InputError(f"{folder}: cannot be loaded ({first_line(error)}); {remedy}") from error
-    if not isinstance(model, EncoderClassifier):
-        raise InputError(f"{folder}: holds a {type(model).__name__}; {remedy}")
-    if loading["missing_keys"]:
-        missing = min(loading["missing_keys"])
-        raise InputError(f"{folder}: {WEIGHTS} lacks {missing}; {remedy}")
     if len(model.config.id2label or {}) < 2:
-        raise InputError(f"{folder}: config.json names fewer than two classes; {remedy}")
-    model.to("cuda" if torch.cuda.is_available() else "cpu", torch.float32)  # type: ignore[arg-type]
-    return model.eval(), load_tokenizer(str(folder), None)
+        raise InputError(f"{folder}: config.json names fewer than two classes; train it on some")
+    model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    return model, load_tokenizer(str(folder), None)
 
 
 def predict(

@@ -1,13 +1,14 @@
 """From a pre-trained encoder, or from a teacher, to a model that can be trained."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 from transformers.utils import logging
 
-from acl_bert.encoders import resolve_path
-from acl_bert.errors import InputError
+from acl_bert.encoders import WEIGHTS, resolve_path
+from acl_bert.errors import InputError, first_line
 from acl_bert.model.classifier import ClassifierConfig, EncoderClassifier
 from acl_bert.model.multi_exit import MultiExitConfig, MultiExitForSequenceClassification
 
@@ -72,13 +73,42 @@ def build_classifier(
     return model.float()
 
 
+def load_model(folder: Path) -> EncoderClassifier:
+    """A model as `save_pretrained` wrote it, of either class, in evaluation mode.
+
+    Raises InputError where the folder holds none, or not all of one.
+    """
+    remedy = "give a model folder that a run of this project kept"
+    for name in ("config.json", WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder}: holds no {name}; {remedy}")
+    try:
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
+            folder, use_safetensors=True, output_loading_info=True
+        )
+    except Exception as error:  # a damaged file is one of many unrelated kinds
+        raise InputError(f"{folder}: cannot be loaded ({first_line(error)}); {remedy}") from error
+    if not isinstance(model, EncoderClassifier):
+        raise InputError(f"{folder}: holds a {type(model).__name__}; {remedy}")
+    if missing := sorted(loading["missing_keys"]):
+        raise InputError(f"{folder}: {WEIGHTS} lacks {missing[0]}; {remedy}")
+    return model.float().eval()
+
+
 @torch.no_grad()
 def start_from(model: EncoderClassifier, teacher: EncoderClassifier) -> None:
     """Give `model` the teacher's encoder and, where it is as deep, the teacher's last exit.
 
     A model that was cut takes the teacher's first layers. Its other exits stay as they are.
+    Raises InputError where the teacher's encoder is another, or not so deep.
     """
     weights = teacher.encoder.state_dict()
-    model.encoder.load_state_dict({name: weights[name] for name in model.encoder.state_dict()})
+    own = model.encoder.state_dict()
+    if other := [name for name in own if weights.get(name, own[name][:0]).shape != own[name].shape]:
+        raise InputError(
+            f"the teacher's encoder, of {teacher.exits[-1]} layers, has no {other[0]} as the "
+            "student's; a student has the same encoder, and is no deeper"
+        )
+    model.encoder.load_state_dict({name: weights[name] for name in own})
     if model.exits[-1] == teacher.exits[-1]:
         model.heads[-1].load_state_dict(teacher.heads[-1].state_dict())

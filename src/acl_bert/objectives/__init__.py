@@ -5,7 +5,7 @@ from acl_bert.objectives.contrastive import (
     acl_embed_loss,
     supervised_contrastive_loss,
 )
-from acl_bert.objectives.gate import GateDecision, combine, gate_decision
+from acl_bert.objectives.gate import GateDecision, combine, gate_decision, gate_decisions
 
 __all__ = [
     "GateDecision",
@@ -13,5 +13,6 @@ __all__ = [
     "acl_embed_loss",
     "combine",
     "gate_decision",
+    "gate_decisions",
     "supervised_contrastive_loss",
 ]

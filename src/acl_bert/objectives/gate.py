@@ -44,9 +44,24 @@ def gate_decision(
 
     Raises ValueError if the gradients do not match or the threshold is not in (0, 180].
     """
+    return gate_decisions([(g_ce, g_contrastive)], threshold)[0]
+
+
+def gate_decisions(
+    pairs: Sequence[tuple[Gradients, Gradients]], threshold: float = 90.0
+) -> list[GateDecision]:
+    """`gate_decision` of several pairs, one an exit; the device is waited for once for all."""
     if not 0 < threshold <= 180:
         raise ValueError(f"threshold is {threshold}; it must be above 0 and at most 180 degrees")
-    ce_ce, ce_contrastive, contrastive_contrastive = _inner_products(g_ce, g_contrastive)
+    if not pairs:
+        return []
+    products = torch.stack([_inner_products(*pair) for pair in pairs])
+    return [_decide(*products_of_pair, threshold) for products_of_pair in products.tolist()]
+
+
+def _decide(
+    ce_ce: float, ce_contrastive: float, contrastive_contrastive: float, threshold: float
+) -> GateDecision:
     norms = math.sqrt(ce_ce) * math.sqrt(contrastive_contrastive)
     if not 0 < norms < math.inf:
         return GateDecision(angle=None, keep=True)
@@ -114,15 +129,15 @@ def _scale(gradients: Gradients, factor: float) -> None:
 
 
 @torch.no_grad()
-def _inner_products(first: Gradients, second: Gradients) -> tuple[float, float, float]:
-    """a·a, a·b and b·b of two gradients a and b, each seen as one long vector.
+def _inner_products(first: Gradients, second: Gradients) -> Tensor:
+    """a·a, a·b and b·b, (3,), of two gradients a and b, each seen as one long vector.
 
     In float64, where the product of two float32 numbers is exact and does not underflow: products
     that cancel leave 0, not a rounding error of either sign, which would decide at 90°.
     """
     pairs = list(_flat_pairs(first, second))
     if not pairs:
-        return 0.0, 0.0, 0.0
+        return torch.zeros(3, dtype=torch.float64)
     # On a CPU a piece and its float64 copy stay in the cache, so that each gradient is read from
     # memory once; elsewhere few launches count more.
     size = 2**16 if pairs[0][0].device.type == "cpu" else 2**24
@@ -130,8 +145,7 @@ def _inner_products(first: Gradients, second: Gradients) -> tuple[float, float, 
     for a, b in _pieces(pairs, size):
         a, b = a.double(), b.double()
         sums.append(torch.stack([a.dot(a), a.dot(b), b.dot(b)]))
-    a_a, a_b, b_b = torch.stack(sums).sum(dim=0).tolist()
-    return a_a, a_b, b_b
+    return torch.stack(sums).sum(dim=0)
 
 
 def _flat_pairs(first: Gradients, second: Gradients) -> Iterator[tuple[Tensor, Tensor]]:

@@ -34,7 +34,11 @@ class Method(Section):
         "below the last, on a frozen backbone",
     )
     exit_weights: Literal["uniform", "ascending", "descending"] = Field(
-        "uniform", description="the exits' weights under joint, which sum to their number"
+        "uniform",
+        description="the weights of the exits' losses under joint, which sum to their number",
+    )
+    selected_by: Literal["mean", "last"] = Field(
+        "mean", description="the exits whose score on the selection split chooses the epoch"
     )
     layers: int | None = Field(
         None, ge=1, description="the encoder is cut after so many layers; empty: all of it"
@@ -46,7 +50,7 @@ class Method(Section):
     distillation: Literal["none", "logits", "features"] = Field(
         "none",
         description="the term where it is not contrastive: soft cross-entropy to the teacher's "
-        "logits, or the squared distance to its h",
+        "logits, or the mean squared difference to its h",
     )
     weight: float = Field(0.5, alias="lambda", ge=0, description="λ, the weight of the term")
     combination: Literal["convex", "additive"] = Field(
@@ -96,7 +100,7 @@ class Method(Section):
         if self.contrastive != "none" and self.distillation != "none":
             yield f"distillation: {self.distillation}, but contrastive is the term already"
         if self.gate.mode != "off" and not self.has_term:
-            yield f"gate.mode: {self.gate.mode} needs a contrastive term to judge"
+            yield f"gate.mode: {self.gate.mode} needs a term besides CE to judge"
         if self.exit_weights != "uniform" and self.regime != "joint":
             yield f"exit_weights: {self.exit_weights} is for regime joint, not {self.regime}"
         if self.contrastive == "acl_cl" and self.anchors == "samples":
@@ -117,12 +121,17 @@ class Method(Section):
                 yield "start: teacher, but no teacher is named"
         elif self.start != "teacher" and not self.needs_teacher_items:
             yield f"teacher: {self.teacher} is not used; use `start: teacher`, or a term with it"
-        if self.combination == "convex" and (self.teacher or self.teacher_exit == "live"):
-            yield "combination: convex, but the teacher's exit has no term; use additive"
+        if self.combination == "convex" and self.spares_teacher_exit and self._gates_the_sum:
+            yield (
+                "combination: convex, but one gate over the sum cannot leave the teacher's exit "
+                "its whole CE; use additive, or gate.scope representation"
+            )
+        if not self.is_multi_exit and self.selected_by != "mean":
+            yield f"selected_by: {self.selected_by} is for methods with several exits"
         if self.regime == "exits":
             if self.start != "teacher":
                 yield "regime: exits freezes a backbone that was trained; give `start: teacher`"
-            if self.gate.mode != "off" and self.gate.scope != "representation":
+            if self._gates_the_sum:
                 yield "gate.scope: a frozen backbone has no gradients; use representation"
         if self.teacher_exit == "live" and self.regime not in ("joint", "alternating"):
             yield f"teacher_exit: live needs a last exit that learns, not regime {self.regime}"
@@ -135,6 +144,10 @@ class Method(Section):
     @property
     def has_term(self) -> bool:
         return self.term != "none"
+
+    @property
+    def _gates_the_sum(self) -> bool:
+        return self.gate.mode != "off" and self.gate.scope != "representation"
 
     @property
     def is_multi_exit(self) -> bool:

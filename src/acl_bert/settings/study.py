@@ -127,7 +127,7 @@ class Study(Section):
     tuning: Tuning = Field(Tuning(), description="whether and how λ is tuned")
     tracking: Tracking = Field(Tracking(), description="the MLflow mirror")
     keep_models: Literal["all", "teachers", "none"] = Field(
-        "none", description="which runs keep their weights, as safetensors"
+        "teachers", description="which runs keep their weights, as safetensors"
     )
 
     @model_validator(mode="after")
@@ -201,13 +201,17 @@ class Study(Section):
         kept = (self.tasks[task].methods, self.encoders[encoder].methods)  # type: ignore[attr-defined]
         return [name for name in self.methods if all(not some or name in some for some in kept)]
 
-    def is_teacher(self, method: str) -> bool:
-        """Whether another method of the study starts or learns from this one's runs."""
-        return any(row.teacher == method for row in self.method_rows.values())
+    def is_teacher(self, method: str, encoder: str) -> bool:
+        """Whether, with the encoder, another method starts or learns from this one's runs."""
+        return any(
+            self.method_rows[student].teacher == method
+            for task in self.tasks
+            for student in self.methods_of(task, encoder)
+        )
 
-    def keeps_model(self, method: str) -> bool:
+    def keeps_model(self, method: str, encoder: str) -> bool:
         """Whether a run leaves its weights: a teacher does, until its students have learned."""
-        return self.keep_models == "all" or self.is_teacher(method)
+        return self.keep_models == "all" or self.is_teacher(method, encoder)
 
     def _check_methods(self) -> None:
         """Raises InputError for a method that is named and not there, or that lacks its teacher."""
@@ -225,6 +229,27 @@ class Study(Section):
                     f"methods.{method}.teacher: {teacher} is not among the methods that run on "
                     f"{task} with {encoder}; add it there"
                 )
+        for method, row in self.method_rows.items():
+            if row.teacher in self.method_rows:
+                self._check_teacher(method, row, self.method_rows[row.teacher])
+
+    def _check_teacher(self, method: str, row: Method, teacher: Method) -> None:
+        place = f"methods.{method}.teacher: {row.teacher}"
+        above, seen = row.teacher, {method}
+        while above is not None:
+            if above in seen:
+                raise InputError(f"{place} is taught by {method} in turn; break the circle")
+            seen.add(above)
+            above = self.method_rows[above].teacher if above in self.method_rows else None
+        if row.representation != teacher.representation:
+            raise InputError(
+                f"{place} has the representation {teacher.representation}, {method} "
+                f"{row.representation}; give both the same"
+            )
+        if teacher.layers is not None and (row.layers is None or row.layers > teacher.layers):
+            raise InputError(
+                f"{place} has {teacher.layers} layers, and {method} more; set its `layers`"
+            )
 
     def training_of(self, task: str) -> Training:
         """The study's training keys under those of the task."""
@@ -253,6 +278,15 @@ class Study(Section):
             for method, weight, seed in grid:
                 yield task, encoder, method, weight, seed
 
+    def teachers_of_tuning(self) -> list[tuple[str, str, str, int]]:
+        """Task, encoder, method and seed of the runs that tuning runs learn from."""
+        found = {
+            (task, encoder, teacher, seed): None
+            for task, encoder, method, _, seed in self.tuning_cells()
+            if (teacher := self.method_row(method).teacher)
+        }
+        return list(found)
+
     def shown(self) -> dict[str, Any]:
         """What tables and figures depend on besides the runs: rows, names, order."""
         return {
@@ -260,6 +294,9 @@ class Study(Section):
             "encoders": {name: encoder.path for name, encoder in self.encoders.items()},
             "methods": {name: row.title for name, row in self.method_rows.items()},
             "multi_exit": [name for name, row in self.method_rows.items() if row.is_multi_exit],
+            "teachers": {
+                name: row.teacher for name, row in self.method_rows.items() if row.teacher
+            },
             "cells": list(dict.fromkeys(cell[:3] for cell in self.cells())),
             "seeds": self.seeds,
         }

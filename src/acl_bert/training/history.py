@@ -135,7 +135,7 @@ class History(GrowingCsv):
         angles = [decision.angle for decision in gates if decision.angle is not None]
         above = sum(not decision.keep for decision in gates)
         return {
-            "steps": len(gates),
+            "decisions": len(gates),
             "angles": len(angles),
             "above_threshold": above,
             "discarded": above if self._method.gate.mode == "discard" else 0,

@@ -55,17 +55,17 @@ def model_card(
         or None,
     )
     names = list(last)
-    marks = [mark for mark in (task["stand_in"], "a subset of the rows") if mark]
-    if not task["subset"]:
-        marks = marks[:-1]
+    marks = [task["stand_in"]] if task["stand_in"] else []
+    marks += ["a subset of the rows"] if task["subset"] else []
     lines = [
         f"---\n{metadata.to_yaml()}\n---",
         f"# {task['title']}: {method.title} on {settings.encoder}",
         f"Fine-tuned from `{encoder.path}`"
         f"{f' at `{encoder.revision}`' if encoder.revision else ''} with acl-bert, method "
-        f"`{settings.method_id}`, seed {settings.seed}: {training.epochs} epochs, batch "
-        f"{training.batch_size}, learning rate {training.learning_rate:g}, at most "
-        f"{training.max_length} tokens. Labels: {', '.join(map(str, task['labels']))}.",
+        f"`{settings.method_id}`{f' after `{method.teacher}`' if method.teacher else ''}, seed "
+        f"{settings.seed}: {training.epochs} epochs, batch {training.batch_size}, learning rate "
+        f"{training.learning_rate:g}, at most {training.max_length} tokens. Labels: "
+        f"{', '.join(map(str, task['labels']))}.",
         f"## Dev{' (' + '; '.join(marks) + ')' if marks else ''}",
         "\n".join(
             [

@@ -25,7 +25,7 @@ from acl_bert.training.teacher import Teacher
 
 @dataclass(frozen=True)
 class Best:
-    """The epoch that the selection split prefers, by the mean over exits; the first of equals."""
+    """The epoch that the selection split prefers; the first of equals."""
 
     epoch: int
     value: float
@@ -91,9 +91,8 @@ def train(
 
             with seconds("selection"):
                 logits = predict(model, selection, training)
-                scores = mean_over_exits(
-                    exit_scores(logits, selection.targets, tokens.task["metrics"])
-                )
+                every = exit_scores(logits, selection.targets, tokens.task["metrics"])
+                scores = mean_over_exits(every) if method.selected_by == "mean" else every[-1]
                 value = scores[settings.selection_metric]
             epochs.write([[epoch, history.step, loss, *scores.values()]])
             report(

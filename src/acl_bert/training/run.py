@@ -39,7 +39,7 @@ from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
 from acl_bert.training.regimes import Plan
 from acl_bert.training.stopwatch import Stopwatch
-from acl_bert.training.teacher import load_teacher, read_teacher_outputs
+from acl_bert.training.teacher import check_teacher, load_teacher, read_teacher_outputs
 
 
 @contextmanager
@@ -56,7 +56,10 @@ def open_run(
     InputError while another process of this machine has it.
     """
     fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
-    teacher_hash = RunFolder(teacher_run).metrics()["run_hash"] if teacher_run else None
+    teacher_hash = None
+    if teacher_run:
+        check_teacher(teacher_run, tokens)
+        teacher_hash = RunFolder(teacher_run).metrics()["run_hash"]
     work = work_path(study, settings.identity(*fingerprints, teacher_hash))
     work.parent.mkdir(parents=True, exist_ok=True)
     with work.with_suffix(".lock").open("w") as lock:
@@ -139,8 +142,7 @@ def finetune(
             start_from(model, load_teacher(teacher_run))
         if method.needs_teacher_items:
             assert teacher_outputs is not None and teacher_run is not None
-            teacher_hash = RunFolder(teacher_run).run_hash
-            teacher = read_teacher_outputs(teacher_outputs, teacher_hash, tokens, device)
+            teacher = read_teacher_outputs(teacher_outputs, teacher_run, tokens, device)
         plan = Plan(method, model.exits, teacher_depth)
         model.to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
     report(
@@ -149,7 +151,7 @@ def finetune(
     )
     best, history = train(model, settings, tokens, plan, teacher, work, seconds, report)
     exits: dict[str, dict[str, float]] = {}
-    degenerate = False
+    degenerate: list[str] = []
     if score_dev:
         with seconds("dev"):
             exits, degenerate = evaluate(model, settings, tokens, work)
@@ -197,7 +199,8 @@ def finetune(
                 "value": best.value,
                 "epoch": best.epoch,
             },
-            "degenerate": degenerate,
+            "degenerate": str(model.exits[-1]) in degenerate,
+            "degenerate_exits": degenerate,
             "gate": history.gate_summary(),
             "data": {
                 "fingerprint": task["fingerprint"],
@@ -213,23 +216,25 @@ def finetune(
 
 def evaluate(
     model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, folder: Path
-) -> tuple[dict[str, dict[str, float]], bool]:
-    """Score every dev set at every exit; also whether the last exit is degenerate.
+) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Score every dev set at every exit.
 
-    Returns metrics by layer, and writes the last exit's predictions and all exits' logits.
+    Returns metrics by layer and the layers whose exit is degenerate on a dev set; writes the last
+    exit's predictions and all exits' logits.
     """
     exits: dict[str, dict[str, float]] = {str(layer): {} for layer in model.exits}
-    degenerate = False
+    degenerate: list[str] = []
     lines: list[list[Any]] = []
     tensors: dict[str, np.ndarray] = {}
     for name, suffix in tokens.task["dev_sets"].items():
         rows = tokens.split(name)
         logits = predict(model, rows, settings.training)
         scores = exit_scores(logits, rows.targets, tokens.task["metrics"], suffix)
-        for layer, values in zip(exits, scores, strict=True):
+        for place, (layer, values) in enumerate(zip(exits, scores, strict=True)):
             exits[layer] |= values
+            if layer not in degenerate and is_degenerate(logits[:, place], rows.targets):
+                degenerate.append(layer)
         last = logits[:, -1]
-        degenerate |= is_degenerate(last, rows.targets)
         columns = zip(rows.index, rows.targets, last.argmax(axis=1), last, strict=True)
         lines += [[name, i, label, chosen, *row] for i, label, chosen, row in columns]
         tensors |= {f"{name}.logits": logits, f"{name}.labels": np.array(rows.targets)}

@@ -15,7 +15,12 @@ from acl_bert.objectives.contrastive import (
     supervised_contrastive_loss,
 )
 from acl_bert.objectives.distillation import feature_distillation_loss, logits_distillation_loss
-from acl_bert.objectives.gate import GateDecision, combine, gate_decision
+from acl_bert.objectives.gate import (
+    GateDecision,
+    combine,
+    gate_decision,
+    gate_decisions,
+)
 from acl_bert.settings.method import Method
 from acl_bert.training.regimes import ExitLoss
 from acl_bert.training.teacher import TeacherItems
@@ -104,18 +109,19 @@ def training_step(
         hs = model.represent(**inputs)
     at_h = method.gate.mode != "off" and method.gate.scope == "representation"
     seen = [h.detach().requires_grad_() for h in hs] if at_h else hs
+    logits = {part.place: model.heads[part.place].classify(seen[part.place]) for part in plan}
     live = method.teacher_exit == "live"
     if live:
-        last = model.heads[-1]
-        teacher = TeacherItems(seen[-1], last.classify(seen[-1]), last.label_embeddings)
+        last = len(seen) - 1
+        teacher = TeacherItems(seen[last], logits[last], model.heads[last].label_embeddings)
     exits = []
     for part in plan:
-        head, h = model.heads[part.place], seen[part.place]
-        logits = head.classify(h)
+        h, own = seen[part.place], logits[part.place]
         term = None
         if part.term:
-            term = term_loss(method, h, logits, labels, head.label_embeddings, teacher)
-        exits.append(_Exit(part, h, cross_entropy(logits, labels), term))
+            label_embeddings = model.heads[part.place].label_embeddings
+            term = term_loss(method, h, own, labels, label_embeddings, teacher)
+        exits.append(_Exit(part, h, cross_entropy(own, labels), term))
 
     gates: dict[int, GateDecision] = {}
     if method.gate.mode == "off":
@@ -160,31 +166,41 @@ def _meet_at_h(
     share: float,
 ) -> dict[int, GateDecision]:
     """Each exit's gate over its h; then one pass from all h through poolers and encoder."""
-    gates: dict[int, GateDecision] = {}
-    arriving: dict[int, Tensor] = {}  # the gradient at each h
+    found = []  # of each exit: its leaves, g_CE and the term's gradient
     for part in exits:
-        place = part.plan.place
-        places = [place]
+        places = [part.plan.place]
         if live and part.term is not None:
             places.append(len(seen) - 1)  # its items are of the graph too
-        leaves = [seen[p] for p in places]
-        leaves += [x for p in places for x in model.heads[p].classifier.parameters()]
+        leaves = [seen[place] for place in places]
+        leaves += [x for place in places for x in model.heads[place].classifier.parameters()]
         # KD's term and CE share the classifier's part of the graph.
-        g = torch.autograd.grad(
+        g_ce = torch.autograd.grad(
             part.ce, leaves, retain_graph=part.term is not None, allow_unused=True
         )
-        combined: Sequence[Tensor | None] = g
+        g_term = None
         if part.term is not None:
             g_term = torch.autograd.grad(part.term, leaves, allow_unused=True)
-            decision = gate_decision(g[:1], g_term[:1], method.gate.threshold)
-            gates[model.exits[place]] = decision
-            keep = _keeps(method, decision)
-            combined = combine(g, g_term, method.ce_weight, method.weight, keep)
+        found.append((part, places, leaves, g_ce, g_term))
+
+    pairs = {
+        model.exits[part.plan.place]: (g_ce[:1], g_term[:1])
+        for part, _, _, g_ce, g_term in found
+        if g_term is not None
+    }
+    decisions = gate_decisions(list(pairs.values()), method.gate.threshold)
+    gates = dict(zip(pairs, decisions, strict=True))
+
+    arriving: dict[int, Tensor] = {}  # the gradient at each h
+    for part, places, leaves, g_ce, g_term in found:
+        combined: Sequence[Tensor | None] = g_ce
+        if g_term is not None:
+            keep = _keeps(method, gates[model.exits[part.plan.place]])
+            combined = combine(g_ce, g_term, method.ce_weight, method.weight, keep)
         factor = share * part.plan.weight
-        for p, gradient in zip(places, combined, strict=False):
+        for place, gradient in zip(places, combined, strict=False):
             if gradient is not None:
                 scaled = gradient if factor == 1 else gradient * factor
-                arriving[p] = arriving[p] + scaled if p in arriving else scaled
+                arriving[place] = arriving[place] + scaled if place in arriving else scaled
         _accumulate(leaves[len(places) :], combined[len(places) :], factor)
     reached = [place for place in arriving if hs[place].requires_grad]
     torch.autograd.backward([hs[place] for place in reached], [arriving[p] for p in reached])

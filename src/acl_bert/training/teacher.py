@@ -12,13 +12,14 @@ from torch import Tensor
 
 from acl_bert.errors import InputError
 from acl_bert.files import atomic_file
+from acl_bert.model.build import load_model
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import RunFolder
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.batches import evaluation_batches, load_batch
 
-TEACHER_RUN, TOKENS = "teacher_run", "tokens"  # the file's keys: by whom, and of which rows
+TRAINING, TOKENS = "training", "tokens"  # the file's keys: which training made it, of which rows
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,35 @@ Teacher = Callable[[np.ndarray], TeacherItems]
 def load_teacher(folder: Path) -> EncoderClassifier:
     """The model that a teacher's run kept. Raises InputError where there is none."""
     run = RunFolder(folder)
-    if not run.finished or not (run.model_path / "model.safetensors").is_file():
+    if not run.finished or not run.model_path.is_dir():
         raise InputError(
             f"{run.model_path}: no such model; a student needs its teacher's: run the teacher "
             "first, `python -m acl_bert finetune --method <teacher>` with the same task and seed"
         )
-    return EncoderClassifier.from_pretrained(run.model_path)
+    return load_model(run.model_path)
+
+
+def check_teacher(folder: Path, tokens: TokenStore) -> None:
+    """Raise InputError where the teacher's run learned from other rows, or another encoder.
+
+    Its rows may then be those that are held out to choose the student's epoch.
+    """
+    config = RunFolder(folder).config()
+    described = {
+        "tokens_fingerprint": tokens.description["fingerprint"],
+        "encoder_fingerprint": tokens.description["encoder_fingerprint"],
+    }
+    if any(config.get(name) != value for name, value in described.items()):
+        raise InputError(
+            f"{folder}: this teacher was trained on other rows, or from another encoder, than its "
+            "student would be; run the teacher again"
+        )
+
+
+def _training_of(folder: Path) -> str:
+    """What tells a teacher's training from any other, an equal one at another time included."""
+    run = RunFolder(folder)
+    return f"{run.run_hash} {run.timings()['started']}"
 
 
 @torch.no_grad()
@@ -61,9 +85,11 @@ def write_teacher_outputs(
 ) -> None:
     """Write the teacher's representations, logits and label embeddings over train to `path`.
 
-    `training`: settled; its batch size, precision and device are used.
+    `training`: settled; its batch size, precision and device are used. Raises InputError where the
+    run kept no model, or learned from other rows.
     """
-    model = load_teacher(teacher_run).to(training.device).eval()  # type: ignore[arg-type]
+    check_teacher(teacher_run, tokens)
+    model = load_teacher(teacher_run).to(training.device)  # type: ignore[arg-type]
     rows = tokens.split("train")
     parts: dict[str, np.ndarray] = {}
     for batch in evaluation_batches(rows.lengths, 2 * training.batch_size):
@@ -79,7 +105,7 @@ def write_teacher_outputs(
     tensors = {name: torch.from_numpy(values) for name, values in parts.items()}
     tensors["label_embeddings"] = model.heads[-1].label_embeddings.detach().cpu().contiguous()
     metadata = {
-        TEACHER_RUN: RunFolder(teacher_run).run_hash,
+        TRAINING: _training_of(teacher_run),
         TOKENS: str(tokens.description["fingerprint"]),
     }
     with atomic_file(path) as aside:
@@ -104,11 +130,11 @@ class CachedTeacher:
 
 
 def read_teacher_outputs(
-    path: Path, teacher_hash: str, tokens: TokenStore, device: torch.device
+    path: Path, teacher_run: Path, tokens: TokenStore, device: torch.device
 ) -> CachedTeacher:
     """What `write_teacher_outputs` wrote.
 
-    Raises InputError where the file is absent, or of another run or of other rows.
+    Raises InputError where the file is absent, or of another training or of other rows.
     """
     remedy = "make it again: python -m acl_bert teacher-outputs"
     try:
@@ -117,7 +143,7 @@ def read_teacher_outputs(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: {error}; {remedy}") from error
-    wanted = {TEACHER_RUN: teacher_hash, TOKENS: tokens.description["fingerprint"]}
+    wanted = {TRAINING: _training_of(teacher_run), TOKENS: tokens.description["fingerprint"]}
     if wrong := [name for name, value in wanted.items() if metadata.get(name) != value]:
         raise InputError(f"{path}: of another {' and other '.join(wrong)}; {remedy}")
     return CachedTeacher(TeacherItems(**tensors), device)
