@@ -1,6 +1,7 @@
 """Writes run folders whose every number is invented, for tests of what reads such folders."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from acl_bert.run_files import (
     work_path,
 )
 from acl_bert.study.collect import collect
-from acl_bert.study.early_exit import write_curves
+from acl_bert.study.curves import write_curves
 from acl_bert.study.layout import Layout
 from acl_bert.study.results import Results, read_results
 
@@ -82,6 +83,7 @@ def invented_metrics(
         "exits": {str(number): scores for number, scores in exits.items()},
         "selection": {"metric": next(iter(values)), "value": 0.75, "epoch": 2},
         "degenerate": False,
+        "degenerate_exits": [],
         "gate": None,
         "data": {
             "fingerprint": "f" * 64,
@@ -113,14 +115,17 @@ def finish_run(
     exits: dict[int, dict[str, float]] | None = None,
     logits: dict[str, tuple[np.ndarray, np.ndarray]] | None = None,
     degenerate: bool = False,
+    degenerate_exits: Collection[int] = (),
     steps: int = 3,
     started: str = "2026-01-01T00:00:00+00:00",
     seconds: float = 7.0,
+    train_seconds: float = 5.0,
 ) -> Path:
     """A finished run in its place under `runs/`.
 
     `values` are the metrics of a model of 6 layers with one exit, `exits` those of any; `logits`
-    are each dev set's, (rows, exits, classes), and labels.
+    are each dev set's, (rows, exits, classes), and labels. `degenerate` is about the last exit,
+    `degenerate_exits` about those before.
     """
     folder = run_path(study, task, encoder, method, seed)
     write_json(folder / CONFIG, invented_config(task, encoder, method, seed))
@@ -134,7 +139,13 @@ def finish_run(
         {
             "commit": "c" * 40,
             "started": started,
-            "seconds": {"start": 1.0, "train": 5.0, "selection": 0.5, "dev": 0.5, "total": seconds},
+            "seconds": {
+                "start": 1.0,
+                "train": train_seconds,
+                "selection": 0.5,
+                "dev": 0.5,
+                "total": seconds,
+            },
             "steps": steps,
             "tokens": 1920,
             "tokens_per_second": 384.0,
@@ -155,7 +166,11 @@ def finish_run(
         folder / LOGITS,
     )
     metrics = invented_metrics(task, encoder, method, seed, run_hash, exits)
-    write_json(folder / METRICS, metrics | {"degenerate": degenerate})
+    flagged = sorted({*degenerate_exits, *([max(exits)] if degenerate else [])})
+    write_json(
+        folder / METRICS,
+        metrics | {"degenerate": degenerate, "degenerate_exits": [str(exit) for exit in flagged]},
+    )
     return folder
 
 

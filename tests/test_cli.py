@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from acl_bert.cli import main
+from acl_bert.evaluation.early_exit import CRITERIA
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "datasets", "sklearn", "mlflow", "pandas", "seaborn", "snakemake"}
@@ -86,17 +88,32 @@ def test_reading_a_study_imports_nothing_heavy() -> None:
 
 
 def test_help_names_every_verb() -> None:
-    told = acl_bert("--help").stdout
-    for verb in (
+    told = re.findall(r"^ {4}(\S+)", acl_bert("--help").stdout, re.MULTILINE)
+    assert told == [
         "prepare",
         "tokenise",
         "finetune",
+        "teacher-outputs",
         "choose-lambda",
         "collect",
+        "sweep",
         "tables",
         "figures",
-    ):
-        assert verb in told
+        "progress",
+        "init-tracking",
+        "mirror",
+        "follow",
+        "where",
+        "ui",
+        "predict",
+        "schema",
+    ]
+
+
+def test_predict_offers_the_criteria_that_there_are() -> None:
+    """The parser spells them out, as help imports nothing heavy."""
+    offered = re.search(r"--criterion \{(.+?)\}", acl_bert("predict", "--help").stdout)
+    assert offered and offered[1].split(",") == list(CRITERIA)
 
 
 def test_no_verb_or_an_unknown_one() -> None:
@@ -216,6 +233,28 @@ def test_a_tuned_run_waits_for_the_choice(study: Path, tmp_path: Path, capsys: A
     assert finetune(study, results) == 0
     run = results / "tiny" / "runs" / "acceptability" / "tiny" / "acl" / "seed-1"
     assert json.loads((run / "config.json").read_text())["method"]["lambda"] == float(best)
+
+
+@pytest.mark.parametrize("given", [("--criterion", "entropy"), ("--threshold", "0.5")])
+def test_a_criterion_and_its_threshold_go_together(given: tuple[str, str], tmp_path: Path) -> None:
+    told = refused(*predict(tmp_path), *given)
+    assert told.startswith("--criterion and --threshold go together")
+    assert not list(tmp_path.iterdir())
+
+
+def test_predict_without_its_model_says_what_to_give(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "a.txt").write_text("the cat\n")
+    assert main(predict(tmp_path)) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {tmp_path / 'nowhere'}: holds no config.json; give a model")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "answers.csv").exists()
+
+
+def predict(folder: Path) -> list[str]:
+    """A call of predict that names a model which is not there."""
+    called = ["predict", "--model", str(folder / "nowhere"), "--input", str(folder / "a.txt")]
+    return [*called, "--output", str(folder / "answers.csv")]
 
 
 def test_where_says_what_there_is(study: Path, tmp_path: Path, capsys: Any) -> None:

@@ -8,7 +8,7 @@ from run_folders import finish_run
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_json
-from acl_bert.run_files import TIMINGS
+from acl_bert.run_files import METRICS, TIMINGS
 from acl_bert.study.collect import collect
 
 
@@ -31,20 +31,30 @@ def test_one_row_a_run_exit_and_metric(tmp_path: Path) -> None:
         exits={
             layer: {"f1": 0.25, "accuracy": layer / 16} for layer in (10, 2, 1)
         },  # 10 comes after 2
+        degenerate_exits=[1, 10],
     )
     static = finish_run(tmp_path, method="static", exits={6: {"accuracy": 0.5}})
     collect([static, joint], tmp_path)
     assert (tmp_path / "exits.csv").read_text().splitlines() == [
-        "task,encoder,method,seed,exit,depth,metric,value,run_hash",
-        f"rte,tiny,jt,1,1,10,accuracy,0.0625,{'a' * 64}",
-        f"rte,tiny,jt,1,1,10,f1,0.25,{'a' * 64}",
-        f"rte,tiny,jt,1,2,10,accuracy,0.125,{'a' * 64}",
-        f"rte,tiny,jt,1,2,10,f1,0.25,{'a' * 64}",
-        f"rte,tiny,jt,1,10,10,accuracy,0.625,{'a' * 64}",
-        f"rte,tiny,jt,1,10,10,f1,0.25,{'a' * 64}",
-        f"rte,tiny,static,1,6,6,accuracy,0.5,{'a' * 64}",
+        "task,encoder,method,seed,exit,depth,metric,value,degenerate,run_hash",
+        f"rte,tiny,jt,1,1,10,accuracy,0.0625,true,{'a' * 64}",
+        f"rte,tiny,jt,1,1,10,f1,0.25,true,{'a' * 64}",
+        f"rte,tiny,jt,1,2,10,accuracy,0.125,false,{'a' * 64}",
+        f"rte,tiny,jt,1,2,10,f1,0.25,false,{'a' * 64}",
+        f"rte,tiny,jt,1,10,10,accuracy,0.625,true,{'a' * 64}",
+        f"rte,tiny,jt,1,10,10,f1,0.25,true,{'a' * 64}",
+        f"rte,tiny,static,1,6,6,accuracy,0.5,false,{'a' * 64}",
     ]
     assert "rte,tiny,jt,1,accuracy,0.625," in (tmp_path / "runs.csv").read_text()
+
+
+def test_metrics_that_do_not_say_which_exits_are_degenerate_are_refused(tmp_path: Path) -> None:
+    folder = finish_run(tmp_path)
+    metrics = read_json(folder / METRICS)
+    del metrics["degenerate_exits"]
+    write_json(folder / METRICS, metrics)
+    with pytest.raises(InputError, match=r"metrics\.json: lacks degenerate_exits"):
+        collect([folder], tmp_path)
 
 
 def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) -> None:

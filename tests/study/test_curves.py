@@ -11,7 +11,7 @@ from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import sweep
 from acl_bert.run_files import LOGITS
 from acl_bert.study.collect import EXITS_COLUMNS
-from acl_bert.study.early_exit import CURVES, CURVES_COLUMNS, write_curves
+from acl_bert.study.curves import CURVES, CURVES_COLUMNS, write_curves
 from acl_bert.study.grids import markdown
 from acl_bert.study.layout import Layout, read_layout
 from acl_bert.study.quality_speed import quality_speed_grids, quality_speed_table
@@ -26,7 +26,7 @@ def layout_of(study: Path, dev_sets: dict[str, str] | None = None) -> Layout:
     write_task(study, "rte", "RTE", ["accuracy", "f1"], "accuracy", dev_sets, "generated rows")
     cells = [("rte", "tiny", method) for method in METHODS]
     multi_exit = ["jt", "acl_cl"]
-    return read_layout(study, {"rte": "RTE"}, {"tiny": "x"}, METHODS, SEEDS, cells, multi_exit)
+    return read_layout(study, {"rte": "RTE"}, {"tiny": "x"}, METHODS, SEEDS, cells, multi_exit, {})
 
 
 def finish(study: Path, method: str, seed: int, depth: int = 3) -> Path:
@@ -96,7 +96,9 @@ JT = {
 
 
 def table_of(layout: Layout) -> pd.DataFrame:
-    exits = [("rte", "tiny", method, seed, 3, 3, "accuracy", 0.5, "a") for method, seed in JT]
+    exits = [
+        ("rte", "tiny", method, seed, 3, 3, "accuracy", 0.5, False, "a") for method, seed in JT
+    ]
     return quality_speed_table(invented(JT), pd.DataFrame(exits, columns=EXITS_COLUMNS), layout)
 
 

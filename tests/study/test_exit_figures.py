@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from run_folders import write_task
 
-from acl_bert.study.collect import EXITS_COLUMNS, RUNS_COLUMNS
-from acl_bert.study.early_exit import CURVES_COLUMNS
+from acl_bert.study.collect import EXITS_COLUMNS, RUNS_COLUMNS, TIMINGS_COLUMNS
+from acl_bert.study.curves import CURVES_COLUMNS
 from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
 from acl_bert.study.figures import write_figures
 from acl_bert.study.layout import Layout, read_layout
@@ -28,17 +28,19 @@ def layout_of(study: Path, seeds: tuple[int, ...] = (1, 2), methods: int = 2) ->
     encoders = {"base": "x", "small": "y"}
     some = dict(list(METHODS.items())[:methods])
     cells = set(itertools.product(TASKS, encoders, some)) - {("mrpc", "small", "jt_1")}
-    return read_layout(study, TASKS, encoders, some, seeds, cells, some)
+    return read_layout(study, TASKS, encoders, some, seeds, cells, some, {})
 
 
 def invented_exits(seeds: tuple[int, ...] = (1, 2)) -> pd.DataFrame:
     """With base on RTE: exit / 4 + seed / 100, of 3 layers; on MRPC only f1 is the main metric."""
     rows = [
-        ("rte", "base", "jt_0", seed, exit, 3, "accuracy", exit / 4 + seed / 100, "a")
+        ("rte", "base", "jt_0", seed, exit, 3, "accuracy", exit / 4 + seed / 100, False, "a")
         for seed in seeds
         for exit in (1, 2, 3)
     ]
-    rows += [("mrpc", "base", "jt_0", 1, 3, 3, name, 0.5, "a") for name in ("accuracy", "f1")]
+    rows += [
+        ("mrpc", "base", "jt_0", 1, 3, 3, name, 0.5, False, "a") for name in ("accuracy", "f1")
+    ]
     return pd.DataFrame(rows, columns=pd.Index(EXITS_COLUMNS))
 
 
@@ -123,6 +125,38 @@ def test_a_curve_goes_as_far_as_all_seeds_do_and_fixed_exits_are_marked(tmp_path
     assert list(fixed.get_ydata()) == pytest.approx([81.5, 61.5, 41.5, 21.5])
 
 
+def test_a_student_is_a_point_at_its_depth(tmp_path: Path) -> None:
+    write_task(tmp_path, "rte", "RTE", ["accuracy_f1"], "accuracy_f1")
+    methods = {"short": "ACL-CL, 2 layers", "jt_0": "JT 0"}
+    cells = [("rte", "base", method) for method in methods]
+    layout = read_layout(
+        tmp_path, {"rte": "RTE"}, {"base": "x"}, methods, (1, 2), cells, ["jt_0"], {"short": "acl"}
+    )
+    exits = [
+        ("rte", "base", method, seed, exit, depth, "accuracy_f1", seed / 10, False, "a")
+        for seed in (1, 2)
+        for method, exit, depth in (("short", 2, 2), ("jt_0", 1, 2), ("jt_0", 2, 2))
+    ]
+    figure = layer_scores_figure(pd.DataFrame(exits, columns=pd.Index(EXITS_COLUMNS)), layout)
+    (panel,) = figure.axes
+    assert panel.get_ylabel() == "mean of accuracy and F1 (%)"
+    short, jt = panel.lines
+    assert (list(short.get_xdata()), list(short.get_ydata())) == ([2], pytest.approx([15]))
+    bar = np.asarray(panel.collections[0].get_paths()[0].vertices)
+    assert bar == pytest.approx(np.array([[2, 10], [2, 20]]))
+    assert short.get_zorder() > jt.get_zorder()
+    assert short.get_linestyle() == "None" and jt.get_linestyle() != "None"
+    (legend,) = figure.legends
+    assert legend.get_lines()[0].get_linestyle() == "None"
+    assert legend.get_title().get_text() == (
+        "Mean over seeds, band: both seeds; points: students with one exit"
+    )
+    alone = layer_scores_figure(
+        pd.DataFrame(exits, columns=pd.Index(EXITS_COLUMNS)), layout.part("multi_exit")
+    )
+    assert alone.axes[0].lines[0].get_color() == jt.get_color()
+
+
 def test_sixteen_methods_are_told_apart(tmp_path: Path) -> None:
     layout = layout_of(tmp_path, methods=16)
     (legend,) = layer_scores_figure(invented_exits(), layout).legends
@@ -133,8 +167,8 @@ def test_sixteen_methods_are_told_apart(tmp_path: Path) -> None:
 
 def test_png_and_pdf_are_written_alike_twice(tmp_path: Path) -> None:
     layout = layout_of(tmp_path)
-    runs = pd.DataFrame(columns=pd.Index(RUNS_COLUMNS))
-    results = Results(runs, invented_exits(), invented_curves())
+    runs, timings = (pd.DataFrame(columns=pd.Index(c)) for c in (RUNS_COLUMNS, TIMINGS_COLUMNS))
+    results = Results(runs, invented_exits(), invented_curves(), timings)
     paths = write_figures(results, layout, tmp_path / "figures")
     assert [path.name for path in paths] == [
         f"{name}.{ending}"

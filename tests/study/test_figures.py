@@ -41,8 +41,13 @@ METHODS = {"ce": "CE", "acl": "ACL"}
 CELLS = list(itertools.product(TASKS, ENCODERS, METHODS))
 
 
-def layout_of(study: Path, cells: Iterable[tuple[str, str, str]] = CELLS) -> Layout:
-    return read_layout(study, TASKS, ENCODERS, METHODS, SEEDS, cells, [])
+def layout_of(
+    study: Path,
+    cells: Iterable[tuple[str, str, str]] = CELLS,
+    methods: dict[str, str] = METHODS,
+    multi_exit: Iterable[str] = (),
+) -> Layout:
+    return read_layout(study, TASKS, ENCODERS, methods, SEEDS, cells, multi_exit, {})
 
 
 def figure_of(study: Path, layout: Layout) -> Figure:
@@ -73,6 +78,21 @@ def test_a_lane_that_the_study_does_not_run_is_empty(study: Path) -> None:
     cells = [cell for cell in CELLS if cell != ("rte", "small", "ce")]
     _, rte = figure_of(study, layout_of(study, cells)).axes
     assert [text.get_text() for text in rte.texts] == ["no finished run"] * 3
+
+
+def test_only_degenerate_runs_that_are_shown_are_in_the_legend(study: Path) -> None:
+    methods = METHODS | {"jt": "JT"}
+    layout = layout_of(study, [*CELLS, ("rte", "base", "jt")], methods, ["jt"])
+    for seed in SEEDS:
+        for encoder in ENCODERS:
+            values = {"f1": 0.5, "accuracy": 0.5}
+            finish_run(study, task="mrpc", encoder=encoder, method="acl", seed=seed, values=values)
+        exits = {exit: {"accuracy": 0.5} for exit in (1, 2)}
+        finish_run(study, encoder="base", method="jt", seed=seed, exits=exits, degenerate=True)
+    runs = collect_results(study, layout).runs
+    assert runs["degenerate"].any()
+    (legend,) = finetuning_figure(runs, layout.part("plain")).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["small", "base", "mean"]
 
 
 def test_marks_are_in_the_titles(study: Path) -> None:

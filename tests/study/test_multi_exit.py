@@ -3,12 +3,14 @@
 import math
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from run_folders import collect_results, finish_run, write_task
 
+from acl_bert.study.figures import write_figures
 from acl_bert.study.grids import Grid, latex, markdown
 from acl_bert.study.layout import Layout, read_layout
 from acl_bert.study.multi_exit import (
@@ -23,7 +25,15 @@ from acl_bert.study.tables import write_tables
 SEEDS = (1, 2)
 TASKS = {"mrpc": "MRPC", "rte": "RTE"}
 ENCODERS = {"base": "google-bert/bert-base-uncased", "distil": "distilbert"}
-METHODS = {"ce": "CE", "static": "CE, 6 layers", "jt": "JT", "acl_cl": "ACL-CL"}
+METHODS = {
+    "ce": "CE",
+    "static": "CE, 6 layers",
+    "short": "Short",
+    "long": "Long",
+    "jt": "JT",
+    "acl_cl": "ACL-CL",
+}
+TEACHERS = {"short": "acl_cl", "long": "ce", "acl_cl": "ce"}
 CELLS = [
     ("mrpc", "base", "ce"),
     ("rte", "base", "ce"),
@@ -31,11 +41,14 @@ CELLS = [
     ("rte", "base", "static"),
     ("mrpc", "distil", "ce"),
     ("rte", "distil", "ce"),
+    ("rte", "base", "short"),  # students that end after 5 and 7 layers of 12
+    ("rte", "base", "long"),
     ("mrpc", "base", "jt"),
     ("rte", "base", "jt"),
     ("rte", "base", "acl_cl"),  # on one task alone
 ]
-DEPTHS = {("base", "static"): 6, ("distil", "ce"): 6}
+DEPTHS = {("base", "static"): 6, ("distil", "ce"): 6, ("base", "short"): 5, ("base", "long"): 7}
+SECONDS = {"ce": 100.0, "jt": 200.0, "acl_cl": 300.0}
 
 
 def value(method: str, seed: int, exit: int) -> float:
@@ -54,6 +67,8 @@ def finish(study: Path, task: str, encoder: str, method: str, seed: int) -> None
         seed=seed,
         exits={exit: dict.fromkeys(names, value(method, seed, exit)) for exit in exits},
         degenerate=(task, method) in (("rte", "jt"), ("rte", "static")) and seed == 2,
+        degenerate_exits={"jt": (3, 4, 6), "acl_cl": (4,)}.get(method, ()) if task == "rte" else (),
+        train_seconds=SECONDS.get(method, 5.0) + seed,
     )
 
 
@@ -80,12 +95,13 @@ def layout(study: Path) -> Layout:
 
 def layout_of(study: Path, extra: tuple[tuple[str, str, str], ...] = ()) -> Layout:
     cells = [*CELLS, *extra]
-    return read_layout(study, TASKS, ENCODERS, METHODS, SEEDS, cells, ["jt", "acl_cl"])
+    return read_layout(study, TASKS, ENCODERS, METHODS, SEEDS, cells, ["jt", "acl_cl"], TEACHERS)
 
 
 def printed(results: Results, layout: Layout, render: Callable[[str, list[Grid]], str]) -> str:
     table = multi_exit_table(results.exits, layout)
-    return render("Exits: a_b", multi_exit_grids(table, layout, results.runs))
+    grids = multi_exit_grids(table, layout, results.exits, results.timings)
+    return render("Exits: a_b", grids)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +119,8 @@ def test_layer_scores_have_every_exit_of_every_run(results: Results, layout: Lay
     assert rte[["encoder", "method", "exit"]].agg(tuple, axis=1).tolist() == [
         ("base", "ce", 12),
         ("base", "static", 6),
+        ("base", "short", 5),
+        ("base", "long", 7),
         *(("base", "jt", exit) for exit in range(1, 13)),
         *(("base", "acl_cl", exit) for exit in range(1, 13)),
         ("distil", "ce", 6),
@@ -119,7 +137,7 @@ def test_layer_scores_have_every_exit_of_every_run(results: Results, layout: Lay
     assert one_run["n"].tolist() == [1, 1] and one_run["sd"].isna().all()
 
 
-def test_the_table_has_quarters_half_depth_and_static_models(
+def test_the_table_has_quarters_half_depth_students_and_static_models(
     results: Results, layout: Layout
 ) -> None:
     table = multi_exit_table(results.exits, layout)
@@ -130,6 +148,8 @@ def test_the_table_has_quarters_half_depth_and_static_models(
         *(("quarter", "base", "acl_cl", exit, 12) for exit in (3, 6, 9, 12)),
         ("half_depth", "base", "jt", 6, 12),
         ("half_depth", "base", "acl_cl", 6, 12),
+        ("student", "base", "short", 5, 5),
+        ("student", "base", "long", 7, 7),
         ("static", "base", "static", 6, 6),  # but not base's whole ce
         ("static", "distil", "ce", 6, 6),
     ]
@@ -142,13 +162,18 @@ def test_the_table_has_quarters_half_depth_and_static_models(
 def test_a_cell_without_runs_is_missing_at_the_exits_of_its_encoder(
     study: Path, results: Results
 ) -> None:
-    layout = layout_of(study, extra=(("mrpc", "base", "acl_cl"), ("rte", "distil", "jt")))
+    layout = layout_of(
+        study,
+        extra=(("mrpc", "base", "acl_cl"), ("rte", "distil", "jt"), ("rte", "distil", "short")),
+    )
     table = multi_exit_table(results.exits, layout)
     absent = table[(table["task"] == "mrpc") & (table["method"] == "acl_cl")]
     assert absent["exit"].tolist() == [3, 6, 9, 12] * 2 + [6, 6]
     assert absent["n"].eq(0).all() and absent["mean"].isna().all()
     distil = table[(table["encoder"] == "distil") & (table["method"] == "jt")]
     assert distil["exit"].tolist() == [2, 3, 5, 6, 3]
+    # Where a student would end is not known.
+    assert table[(table["encoder"] == "distil") & (table["method"] == "short")].empty
 
 
 def test_markdown_has_a_section_an_encoder_and_task(results: Results, layout: Layout) -> None:
@@ -168,15 +193,16 @@ def test_markdown_has_a_section_an_encoder_and_task(results: Results, layout: La
         "| *F1* |  |  |  |  |",
     ]
     assert rte[3] == "| *acc* |  |  |  |  |"
-    assert rte[4] == "| JT | 19.3 ± 0.3 | 38.1 ± 0.3 | 56.8 ± 0.3 | 75.6 ± 0.3† |"
+    assert rte[4] == "| JT | 19.3 ± 0.3† | 38.1 ± 0.3† | 56.8 ± 0.3 | 75.6 ± 0.3† |"
     best = "| ACL-CL | **20.3 ± 0.3** | **39.1 ± 0.3** | **57.8 ± 0.3** | **76.6 ± 0.3** |"
     assert best in rte
-    assert half[1:10] == [
+    assert half[1:11] == [
         "| method | MRPC acc | MRPC F1 | RTE acc |",
         "| --- | ---: | ---: | ---: |",
         "| *base* |  |  |  |",
-        "| JT, exit 6 of 12 | 38.1 ± 0.3 | 38.1 ± 0.3 | 38.1 ± 0.3 |",
+        "| JT, exit 6 of 12 | 38.1 ± 0.3 | 38.1 ± 0.3 | 38.1 ± 0.3† |",
         "| ACL-CL, exit 6 of 12 | – | – | **39.1 ± 0.3** |",
+        "| Short, 5 layers | – | – | 31.8 ± 0.3 |",
         "| *Static* |  |  |  |",
         "| base, CE, 6 layers | **38.1 ± 0.3** | **38.1 ± 0.3** | **38.1 ± 0.3†** |",
         "| distil, CE | 37.9 (n=1) | 37.9 (n=1) | **38.1 ± 0.3** |",
@@ -185,10 +211,44 @@ def test_markdown_has_a_section_an_encoder_and_task(results: Results, layout: La
     assert "- MRPC: generated rows." in half
     assert "- RTE: subset, 1,024 of 2,490 training rows." in half
     flagged = [line for line in half if "degenerate" in line]
-    assert [line.split(":")[0] for line in flagged] == [
-        "- † RTE, base, JT, last exit",
-        "- † RTE, base, CE, 6 layers",
+    assert [line.split(" degenerate")[0] for line in flagged] == [
+        "- † RTE, base, JT: 2 of 2 runs at exit 3, 2 of 2 runs at exit 6, 1 of 2 runs at exit 12",
+        "- † RTE, base, JT: 2 of 2 runs at exit 6",
+        "- † RTE, base, CE, 6 layers: 1 of 2 runs at exit 6",
     ]
+    assert any(line.startswith("- Static: ") for line in half)
+
+
+def test_training_times_have_the_teachers_in_them(results: Results, layout: Layout) -> None:
+    mrpc, rte, half = printed(results, layout, latex).split(r"\begin{table}")[1:]
+    said = "seconds of training, mean over runs, with those of its teachers: "
+    assert f"MRPC, base, {said}JT 201.5." in mrpc
+    assert f"RTE, base, {said}JT 201.5; ACL-CL 403.0 (of which CE 101.5)." in rte
+    assert said not in half
+    # Without its teacher's runs, a method's time is not known.
+    some = results.timings[results.timings["method"] != "ce"]
+    table = multi_exit_table(results.exits, layout)
+    notes = multi_exit_grids(table, layout, results.exits, some)[1].notes
+    assert f"RTE, base, {said}JT 201.5." in notes
+
+
+def test_the_half_depth_grid_explains_the_rows_it_has(results: Results, layout: Layout) -> None:
+    for kinds, explained in (
+        (("multi_exit", "plain"), ["Static"]),
+        (("multi_exit", "student"), ["So many layers"]),
+        (("multi_exit",), []),
+    ):
+        part = layout.part(*kinds)
+        table = multi_exit_table(results.exits, part)
+        *_, half = multi_exit_grids(table, part, results.exits, results.timings)
+        found = [note for note in half.notes if note.startswith(("Static", "So many layers"))]
+        assert len(found) == len(explained)
+        assert all(note.startswith(start) for note, start in zip(found, explained, strict=True))
+
+
+def test_a_students_depth_is_said_once(results: Results, layout: Layout) -> None:
+    titled = replace(layout, methods={**METHODS, "short": "Short, 5 layers"})
+    assert "| Short, 5 layers | – |" in printed(results, titled, markdown)
 
 
 def test_latex_has_a_table_a_section_with_its_own_notes(results: Results, layout: Layout) -> None:
@@ -215,7 +275,7 @@ def test_the_fine_tuning_table_has_single_exit_methods_alone(
     finetuning = pd.read_csv(study / "tables" / "finetuning.csv")
     assert set(finetuning["method"]) == {"ce", "static"}
     text = (study / "tables" / "finetuning.md").read_text()
-    assert "JT" not in text
+    assert "JT" not in text and "Short" not in text
     assert "CE, 6 layers" not in text.split("## distil")[1].split("\n\n")[1]
     table = pd.read_csv(study / "tables" / "multi_exit.csv")
     pd.testing.assert_frame_equal(table, multi_exit_table(results.exits, layout), check_dtype=False)
@@ -225,5 +285,16 @@ def test_the_fine_tuning_table_has_single_exit_methods_alone(
 def test_a_study_of_multi_exit_methods_alone_has_no_fine_tuning_table(
     tmp_path: Path, results: Results, layout: Layout
 ) -> None:
-    paths = write_tables(results, layout.part(multi_exit=True), tmp_path)
+    paths = write_tables(results, layout.part("multi_exit"), tmp_path)
     assert not [path.name for path in paths if path.name.startswith("finetuning")]
+
+
+def test_students_alone_have_a_table_of_exits_and_no_early_exiting(
+    tmp_path: Path, results: Results, layout: Layout
+) -> None:
+    students = layout.part("student")
+    tables = write_tables(results, students, tmp_path)
+    assert {path.stem for path in tables} == {"layer_scores", "multi_exit"}
+    assert "| Short, 5 layers | 31.8 ± 0.3 |" in (tmp_path / "multi_exit.md").read_text()
+    figures = write_figures(results, students, tmp_path)
+    assert {path.stem for path in figures} == {"layer_scores"}

@@ -74,7 +74,7 @@ CELLS = list(itertools.product(TASKS, ENCODERS, METHODS))
 
 
 def layout_of(study: Path, cells: Iterable[tuple[str, str, str]] = CELLS) -> Layout:
-    return read_layout(study, TASKS, ENCODERS, METHODS, SEEDS, cells, [])
+    return read_layout(study, TASKS, ENCODERS, METHODS, SEEDS, cells, [], {})
 
 
 def cell(table: pd.DataFrame, *key: str) -> pd.Series:
@@ -232,9 +232,9 @@ def test_collected_files_of_other_columns_are_refused(study: Path) -> None:
 
 def test_an_unprepared_task_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rte/task\.json"):
-        read_layout(tmp_path, {"rte": "RTE"}, ENCODERS, METHODS, SEEDS, [], [])
+        read_layout(tmp_path, {"rte": "RTE"}, ENCODERS, METHODS, SEEDS, [], [], {})
 
 
 def test_whole_data_has_no_marks(tmp_path: Path) -> None:
     write_task(tmp_path, "rte", "RTE", ["accuracy"], "accuracy")
-    assert read_layout(tmp_path, {"rte": "RTE"}, ENCODERS, METHODS, SEEDS, [], []).notes() == []
+    assert read_layout(tmp_path, {"rte": "RTE"}, ENCODERS, METHODS, SEEDS, [], [], {}).notes() == []

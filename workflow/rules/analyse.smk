@@ -7,8 +7,7 @@
 #   results/<study>/tables/<table>.{csv,md,tex}, tables/layer_scores.csv
 #   results/<study>/figures/<figure>.{png,pdf}
 #
-# Table and figure `finetuning` are of methods with one exit, `multi_exit`, `layer_scores` and
-# `quality_speed` of those with an exit on every layer: what a study has not, is not made.
+# Which tables and figures a study has depends on its methods: see study/layout.py, `outputs`.
 
 
 rule collect:
@@ -51,7 +50,7 @@ rule sweep:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        multi_exit=STUDY.shown()["multi_exit"],
+        multi_exit=SHOWN["multi_exit"],
     shell:
         "python -m acl_bert sweep"
         " --config {params.config:q}"
@@ -64,6 +63,7 @@ rule tables:
     input:
         runs=f"{STUDY_DIR}/runs.csv",
         exits=f"{STUDY_DIR}/exits.csv",
+        timings=f"{STUDY_DIR}/timings.csv",
         curves=f"{STUDY_DIR}/early_exit.csv",
         data=expand(DATA, task=STUDY.tasks),
     output:
@@ -74,9 +74,9 @@ rule tables:
                     ending=["csv", "md", "tex"],
                 ),
                 caption=f"../report/{table}_table.rst",
-                category=category,
+                category=REPORT_CATEGORIES[table],
             )
-            for table, category in TABLES.items()
+            for table in TABLES
         ],
         f"{STUDY_DIR}/tables/layer_scores.csv",
     log:
@@ -88,7 +88,7 @@ rule tables:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        shown=json.dumps(STUDY.shown()),
+        shown=json.dumps(SHOWN),
     shell:
         "python -m acl_bert tables" " --config {params.config:q}" " > {log:q} 2>&1"
 
@@ -98,6 +98,7 @@ rule figures:
     input:
         runs=f"{STUDY_DIR}/runs.csv",
         exits=f"{STUDY_DIR}/exits.csv",
+        timings=f"{STUDY_DIR}/timings.csv",
         curves=f"{STUDY_DIR}/early_exit.csv",
         data=expand(DATA, task=STUDY.tasks),
     output:
@@ -107,9 +108,9 @@ rule figures:
                     f"{STUDY_DIR}/figures/{figure}.{{ending}}", ending=["png", "pdf"]
                 ),
                 caption=f"../report/{figure}_figure.rst",
-                category=category,
+                category=REPORT_CATEGORIES[figure],
             )
-            for figure, category in FIGURES.items()
+            for figure in FIGURES
         ],
     log:
         f"{STUDY_DIR}/logs/figures.log",
@@ -120,6 +121,6 @@ rule figures:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        shown=json.dumps(STUDY.shown()),
+        shown=json.dumps(SHOWN),
     shell:
         "python -m acl_bert figures" " --config {params.config:q}" " > {log:q} 2>&1"

@@ -23,6 +23,7 @@ from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
+from acl_bert.study.layout import outputs
 from acl_bert.tasks.prepare import determinants
 
 try:
@@ -52,13 +53,14 @@ TEACHERS = {
     for encoder in STUDY.encoders
     if STUDY.is_teacher(method, encoder)
 }
-# Tables and figures, with their category in the report, by what the study has.
-TABLES, FIGURES = {}, {}
-if len(STUDY.shown()["multi_exit"]) < len(STUDY.methods):
-    TABLES["finetuning"] = FIGURES["finetuning"] = "Fine-tuning"
-if STUDY.shown()["multi_exit"]:
-    TABLES |= {"multi_exit": "Exits", "quality_speed": "Early exiting"}
-    FIGURES |= {"layer_scores": "Exits", "quality_speed": "Early exiting"}
+SHOWN = STUDY.shown()
+TABLES, FIGURES = outputs(SHOWN["cells"], SHOWN["multi_exit"], SHOWN["teachers"])
+REPORT_CATEGORIES = {
+    "finetuning": "Fine-tuning",
+    "multi_exit": "Exits",
+    "layer_scores": "Exits",
+    "quality_speed": "Early exiting",
+}
 # The MLflow store is created before any run: several processes that open an absent SQLite store
 # at once would ruin it.
 TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []

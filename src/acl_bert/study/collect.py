@@ -38,6 +38,7 @@ EXITS_COLUMNS = (
     "depth",
     "metric",
     "value",
+    "degenerate",
     "run_hash",
 )
 
@@ -66,7 +67,7 @@ TIMINGS_COLUMNS = (
 def collect(run_folders: Iterable[Path], folder: Path) -> None:
     """Write RUNS, EXITS and TIMINGS to `folder` from finished runs, ordered whatever the order.
 
-    Degenerate runs (one class predicted, Matthews 0) are flagged and kept.
+    Degenerate runs and exits (one class predicted, Matthews 0) are flagged and kept.
     Raises InputError where a run has no readable result, two folders hold the same task, encoder,
     method and seed, or no folder is given.
     """
@@ -105,7 +106,15 @@ def collect(run_folders: Iterable[Path], folder: Path) -> None:
         folder / EXITS,
         EXITS_COLUMNS,
         (
-            (*key, number, metrics["depth"], name, value, metrics["run_hash"])
+            (
+                *key,
+                number,
+                metrics["depth"],
+                name,
+                value,
+                str(str(number) in metrics["degenerate_exits"]).lower(),
+                metrics["run_hash"],
+            )
             for key, metrics, _ in ordered
             for number, scores in sorted((int(text), s) for text, s in metrics["exits"].items())
             for name, value in sorted(scores.items())

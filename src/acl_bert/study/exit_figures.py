@@ -13,11 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from acl_bert.evaluation.early_exit import score_at
-from acl_bert.study.grids import metric_title
 from acl_bert.study.layout import Layout
 from acl_bert.study.multi_exit import quarter_exits
+from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
 
-COLUMNS = 4
 # A method has a colour, a dash and a marker of its own, to be told apart without colours too.
 # The palettes' pale colours are left out: a thin line would be lost in them.
 _BRIGHT, _DARK = sns.color_palette("colorblind", 10), sns.color_palette("dark", 10)
@@ -34,7 +33,8 @@ SPEEDUP_POINTS = 120
 def layer_scores_figure(exits: pd.DataFrame, layout: Layout) -> Figure:
     """A panel an encoder and task (its main metric, percent), a line a method, x: the exit.
 
-    `layout` has multi-exit methods alone. A line is the mean over seeds, a band their spread.
+    `layout` has multi-exit methods and students alone. A line is the mean over seeds, a band their
+    spread; a student, which has one exit, is a point with a bar.
     """
 
     def draw(panel: Axes, encoder: str, task: str) -> None:
@@ -44,11 +44,12 @@ def layer_scores_figure(exits: pd.DataFrame, layout: Layout) -> Figure:
         panel.set_xlabel("exit (layer)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    return _figure(layout, "Score by exit", draw, f"Mean over seeds{_band(layout)}")
+    students = "; points: students with one exit" if layout.part("student").cells else ""
+    return _figure(layout, "Score by exit", draw, f"Mean over seeds{_band(layout)}{students}")
 
 
 def quality_speed_figure(curves: pd.DataFrame, layout: Layout) -> Figure:
-    """As `layer_scores_figure`, x: the speed-up, by exiting on entropy.
+    """As `layer_scores_figure`, x: the speed-up, by exiting on entropy; no students.
 
     A method's line goes as far as the curves of all its seeds do. Markers are its exits at the
     quarters of the depth, each taken by all samples.
@@ -88,9 +89,7 @@ def _figure(layout: Layout, what: str, draw: Callable[[Axes, str, str], None], s
     }
     columns = min(COLUMNS, max(map(len, tasks.values())))
     rows = sum(math.ceil(len(some) / columns) for some in tasks.values())
-    # A Figure of its own, not one of pyplot's: nothing to close, and no display is looked for.
-    figure = Figure(figsize=(max(6.4, 3.7 * columns), 1.8 + 3.2 * rows), layout="constrained")
-    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+    with styled_figure(max(6.4, 3.7 * columns), 1.8 + 3.2 * rows) as figure:
         empty = iter(figure.subplots(rows, columns, squeeze=False).flat)
         for encoder, some in tasks.items():
             for task in some:
@@ -118,9 +117,9 @@ def _panel(
     draw(panel, encoder, task)
     shown = layout.tasks[task]
     panel.set_title(shown.panel_title(encoder))
-    panel.set_ylabel(f"{metric_title(shown.main_metric)} (%)")
+    panel.set_ylabel(shown.axis)
     if not panel.has_data():
-        panel.text(0.5, 0.5, "no finished run", ha="center", transform=panel.transAxes)
+        panel.text(0.5, 0.5, NO_RUN, ha="center", transform=panel.transAxes)
 
 
 def _methods(
@@ -145,7 +144,10 @@ def _line(
     percent = 100 * values
     mean = percent.mean(axis=1)
     style = _style(layout, method) | ({} if marked else {"marker": ""})
-    panel.plot(x, mean, linewidth=1.4, markersize=4.5, **style)
+    student = layout.kind(method) == "student"
+    # A student's one point lies on top of the lines.
+    size, order = (7, 3) if student else (4.5, 2)
+    panel.plot(x, mean, linewidth=1.4, markersize=size, zorder=order, **style)
     if percent.shape[1] < 2:
         return
     if len(layout.seeds) > 2:
@@ -153,6 +155,9 @@ def _line(
         low, high = mean - sd, mean + sd
     else:
         low, high = percent.min(axis=1), percent.max(axis=1)
+    if student:
+        panel.vlines(x, low, high, color=style["color"], linewidth=1.4, zorder=order)
+        return
     faint = min(0.14, 0.8 / len(layout.methods))  # many bands lie over each other
     panel.fill_between(x, low, high, color=style["color"], alpha=faint, linewidth=0)
 
@@ -169,10 +174,11 @@ def _band(layout: Layout) -> str:
 
 
 def _style(layout: Layout, method: str) -> dict[str, Any]:
-    place = list(layout.methods).index(method)
+    # Students last: a multi-exit method looks alike in both figures.
+    place = sorted(layout.methods, key=lambda name: layout.kind(name) == "student").index(method)
     return {
         "color": COLOURS[place % len(COLOURS)],
-        "linestyle": DASHES[place % len(DASHES)],
+        "linestyle": "" if layout.kind(method) == "student" else DASHES[place % len(DASHES)],
         "marker": MARKERS[place % len(MARKERS)],
         "markeredgecolor": "white",
         "markeredgewidth": 0.4,

@@ -1,6 +1,7 @@
 """The figures of a study; that of fine-tuning results shows every seed, and the mean."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -12,9 +13,9 @@ from matplotlib.lines import Line2D
 from acl_bert.files import atomic_file
 from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
 from acl_bert.study.layout import Layout
+from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
 from acl_bert.study.results import Results
 
-COLUMNS = 4
 SEED, DEGENERATE = "o", "X"
 
 
@@ -22,17 +23,15 @@ def finetuning_figure(runs: pd.DataFrame, layout: Layout) -> Figure:
     """A panel for each task (its main metric, percent): a point for each seed, a bar at the mean.
 
     Methods run down the shared vertical axis in the config's order, encoders differ in colour and
-    lane. Degenerate runs are crosses. A panel's title carries what is not official about its data.
+    lane. Degenerate runs are crosses, runs of methods that the layout has not are left out. A
+    panel's title carries what is not official about its data.
     """
     columns = min(COLUMNS, len(layout.tasks))
     rows = math.ceil(len(layout.tasks) / columns)
     lanes = max(4, len(layout.methods) * len(layout.encoders))
-    # A Figure of its own, not one of pyplot's: nothing to close, and no display is looked for.
-    figure = Figure(
-        figsize=(1.2 + max(2.6 * columns, 4.2), 1 + rows * (1 + 0.22 * lanes)),
-        layout="constrained",
-    )
-    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+    runs = runs[runs["method"].isin(list(layout.methods))]
+    width, height = 1.2 + max(2.6 * columns, 4.2), 1 + rows * (1 + 0.22 * lanes)
+    with styled_figure(width, height) as figure:
         _draw(figure, runs, layout, rows, columns)
     return figure
 
@@ -106,7 +105,7 @@ def _mark_means(panel: Axes, points: pd.DataFrame, layout: Layout, task: str) ->
                 continue
             if ours.empty:
                 panel.annotate(
-                    "no finished run",
+                    NO_RUN,
                     (0.02, middle),
                     xycoords=("axes fraction", "data"),
                     va="center",
@@ -154,17 +153,17 @@ def _legend(layout: Layout, degenerate: bool) -> list[Line2D]:
 def write_figures(results: Results, layout: Layout, folder: Path) -> list[Path]:
     """Write a study's figures to `folder`, each as `.png` and `.pdf`; returns their paths.
 
-    `finetuning` where the study has single-exit methods, `layer_scores` and `quality_speed` where
-    it has multi-exit ones.
+    Which ones it has is in `layout.outputs`.
     """
-    single, multi = layout.part(multi_exit=False), layout.part(multi_exit=True)
-    paths = []
-    if single.cells:
-        paths += _save(finetuning_figure(results.runs, single), folder / "finetuning")
-    if multi.cells:
-        paths += _save(layer_scores_figure(results.exits, multi), folder / "layer_scores")
-        paths += _save(quality_speed_figure(results.curves, multi), folder / "quality_speed")
-    return paths
+    draw: dict[str, Callable[[], Figure]] = {
+        "finetuning": lambda: finetuning_figure(results.runs, layout.part("plain")),
+        "layer_scores": lambda: layer_scores_figure(
+            results.exits, layout.part("multi_exit", "student")
+        ),
+        "quality_speed": lambda: quality_speed_figure(results.curves, layout.part("multi_exit")),
+    }
+    _, names = layout.outputs
+    return [path for name in names for path in _save(draw[name](), folder / name)]
 
 
 def _save(figure: Figure, path: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from acl_bert.study.grids import (
     Row,
     cell_of,
     cells_by,
-    degenerate_notes,
+    degenerate_note,
     first_note,
     mark_best,
     metric_title,
@@ -85,7 +85,7 @@ def finetuning_table(runs: pd.DataFrame, layout: Layout, published: Published) -
 
 def finetuning_grids(table: pd.DataFrame, layout: Layout, runs: pd.DataFrame) -> list[Grid]:
     """A grid an encoder: a row a method, then published numbers; a column a task and metric."""
-    degenerate = degenerate_counts(runs)
+    degenerate = degenerate_counts(runs, CELL[:3])
     columns = [(task, metric) for task, shown in layout.tasks.items() for metric in shown.metrics]
     lookup = cells_by(table, CELL)
     grids = []
@@ -104,7 +104,11 @@ def finetuning_grids(table: pd.DataFrame, layout: Layout, runs: pd.DataFrame) ->
                     others.append(Row(f"{title}, {name}", [Cell(value) for value in values]))
         rows = table[table["encoder"] == encoder]
         notes = [first_note(layout), *layout.notes()]
-        notes += degenerate_notes({k: v for k, v in degenerate.items() if k[1] == encoder}, layout)
+        notes += [
+            degenerate_note(cell, f"{count} of {n} runs", layout)
+            for cell, (count, n) in degenerate.items()
+            if cell[1] == encoder and cell in layout.cells
+        ]
         if rows["paper"].notna().any():
             notes.append("Paper: arXiv 2602.03563; its encoder is inferred.")
         notes += [f"Published: {source}." for source in rows["reference_source"].dropna().unique()]

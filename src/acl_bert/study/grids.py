@@ -99,16 +99,13 @@ def first_note(layout: Layout) -> str:
     )
 
 
-def degenerate_notes(
-    counts: Mapping[tuple[str, str, str], tuple[int, int]], layout: Layout, where: str = ""
-) -> list[str]:
-    """A sentence for each (task, encoder, method) of the layout that has degenerate runs."""
-    return [
-        f"{DAGGER} {layout.tasks[task].title}, {encoder}, {layout.methods[method]}{where}: "
-        f"{count} of {n} runs degenerate (one class predicted, or Matthews 0), counted in."
-        for (task, encoder, method), (count, n) in counts.items()
-        if (task, encoder, method) in layout.cells
-    ]
+def degenerate_note(cell: tuple[str, str, str], runs: str, layout: Layout) -> str:
+    """About a (task, encoder, method); `runs` is such as "1 of 3 runs"."""
+    task, encoder, method = cell
+    return (
+        f"{DAGGER} {layout.tasks[task].title}, {encoder}, {layout.methods[method]}: "
+        f"{runs} degenerate (one class predicted, or Matthews 0), counted in."
+    )
 
 
 def write_table(path: Path, table: pd.DataFrame, title: str, grids: Sequence[Grid]) -> list[Path]:

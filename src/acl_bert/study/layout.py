@@ -4,13 +4,17 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
 from acl_bert.run_files import TASK, data_path
 
 T = TypeVar("T")
+
+# A method's place in tables and figures: `multi_exit`, a classifier on every layer; `student`, one
+# classifier, and a teacher; `plain`, one classifier and no teacher.
+Kind = Literal["multi_exit", "student", "plain"]
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -67,7 +71,8 @@ class Layout:
     """Tasks, encoders (name → hub id or folder) and methods (id → title) in the config's order.
 
     `cells` are the (task, encoder, method) that the study runs: it need not run them all.
-    `multi_exit` are the methods with a classifier on every layer.
+    `multi_exit` are the methods with a classifier on every layer, `teachers` (method → its teacher)
+    those that learn from a run of another method.
     """
 
     study: str
@@ -77,10 +82,19 @@ class Layout:
     seeds: tuple[int, ...]
     cells: frozenset[tuple[str, str, str]]
     multi_exit: frozenset[str]
+    teachers: Mapping[str, str]
 
-    def part(self, multi_exit: bool) -> "Layout":
-        """The multi-exit methods alone, or the single-exit ones, and what they run on."""
-        cells = {cell for cell in self.cells if (cell[2] in self.multi_exit) == multi_exit}
+    def kind(self, method: str) -> Kind:
+        return kind_of(method, self.multi_exit, self.teachers)
+
+    @property
+    def outputs(self) -> tuple[list[str], list[str]]:
+        """See the function `outputs`."""
+        return outputs(self.cells, self.multi_exit, self.teachers)
+
+    def part(self, *kinds: Kind) -> "Layout":
+        """The methods of some kinds alone, and what they run on."""
+        cells = {cell for cell in self.cells if self.kind(cell[2]) in kinds}
         tasks, encoders, methods = ({cell[place] for cell in cells} for place in range(3))
         return replace(
             self,
@@ -89,6 +103,7 @@ class Layout:
             methods=_among(self.methods, methods),
             cells=frozenset(cells),
             multi_exit=self.multi_exit & methods,
+            teachers=_among(self.teachers, methods),
         )
 
     def methods_of(self, encoder: str, task: str | None = None) -> dict[str, str]:
@@ -120,6 +135,35 @@ class Layout:
         return " – ".join([f"{what}, dev: {self.study}", *stand_ins])
 
 
+def kind_of(method: str, multi_exit: Collection[str], teachers: Collection[str]) -> Kind:
+    if method in multi_exit:
+        return "multi_exit"
+    return "student" if method in teachers else "plain"
+
+
+def outputs(
+    cells: Iterable[tuple[str, str, str]], multi_exit: Collection[str], teachers: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Names of the tables and of the figures that a study has, by the methods that it runs.
+
+    `finetuning` is of plain methods. `multi_exit` and `layer_scores` are of multi-exit methods and
+    students, `quality_speed` of multi-exit ones. `tables/layer_scores.csv`, the one table that is
+    never printed, is written for every study and not named.
+    """
+    kinds = {kind_of(method, multi_exit, teachers) for _, _, method in cells}
+    tables, figures = [], []
+    if "plain" in kinds:
+        tables.append("finetuning")
+        figures.append("finetuning")
+    if kinds & {"multi_exit", "student"}:
+        tables.append("multi_exit")
+        figures.append("layer_scores")
+    if "multi_exit" in kinds:
+        tables.append("quality_speed")
+        figures.append("quality_speed")
+    return tables, figures
+
+
 def _among(named: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
     return {name: value for name, value in named.items() if name in names}
 
@@ -132,6 +176,7 @@ def read_layout(
     seeds: Iterable[int],
     cells: Iterable[tuple[str, str, str]],
     multi_exit: Iterable[str],
+    teachers: Mapping[str, str],
 ) -> Layout:
     """The layout of a study whose data is prepared: each task's `task.json` names its metrics.
 
@@ -148,6 +193,7 @@ def read_layout(
         seeds=tuple(seeds),
         cells=frozenset(cells),
         multi_exit=frozenset(multi_exit),
+        teachers=dict(teachers),
     )
 
 

@@ -36,7 +36,7 @@ def quality_speed_table(curves: pd.DataFrame, exits: pd.DataFrame, layout: Layou
     rows = pd.DataFrame(
         [
             (*cell, criterion, metric, reading)
-            for cell in layout.part(multi_exit=True).in_order()
+            for cell in layout.part("multi_exit").in_order()
             for criterion in CRITERIA
             for metric in layout.tasks[cell[0]].main_metrics.values()
             for reading in READINGS
@@ -67,7 +67,7 @@ def _readings(
 
 def quality_speed_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:
     """A grid an encoder, task and criterion: rows are methods, a block a dev set."""
-    multi = layout.part(multi_exit=True)
+    multi = layout.part("multi_exit")
     lookup = cells_by(table, KEY)
 
     def block(task: str, encoder: str, criterion: str, metric: str) -> Block:

@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from acl_bert.errors import InputError
-from acl_bert.study.collect import EXITS, EXITS_COLUMNS, RUNS, RUNS_COLUMNS
-from acl_bert.study.early_exit import CURVES, CURVES_COLUMNS
+from acl_bert.study.collect import (
+    EXITS,
+    EXITS_COLUMNS,
+    RUNS,
+    RUNS_COLUMNS,
+    TIMINGS,
+    TIMINGS_COLUMNS,
+)
+from acl_bert.study.curves import CURVES, CURVES_COLUMNS
 from acl_bert.study.layout import Layout
 
 CELL = ["task", "encoder", "method", "metric"]
@@ -17,11 +25,12 @@ STATISTICS = ["n", "mean", "sd", "median", "min", "max"]
 
 @dataclass(frozen=True)
 class Results:
-    """`runs.csv`, `exits.csv` and `early_exit.csv`. Values are fractions, `degenerate` is bool."""
+    """What was collected, a file each. Values are fractions, `degenerate` is bool."""
 
     runs: pd.DataFrame
     exits: pd.DataFrame
     curves: pd.DataFrame
+    timings: pd.DataFrame
 
 
 def read_results(study_folder: Path, layout: Layout) -> Results:
@@ -36,6 +45,7 @@ def read_results(study_folder: Path, layout: Layout) -> Results:
             (RUNS, RUNS_COLUMNS),
             (EXITS, EXITS_COLUMNS),
             (CURVES, CURVES_COLUMNS),
+            (TIMINGS, TIMINGS_COLUMNS),
         )
     ]
     return Results(*read)
@@ -53,8 +63,9 @@ def _read(path: Path, columns: tuple[str, ...], layout: Layout) -> pd.DataFrame:
             f"{path}: columns are {', '.join(table.columns)}, not {', '.join(columns)}; "
             "collect the runs again"
         )
-    for cell in table[CELL].drop_duplicates().itertuples(index=False, name=None):
-        if cell[:3] not in layout.cells or cell[3] not in layout.tasks[cell[0]].metrics:
+    named = [name for name in CELL if name in columns]  # timings have no metric
+    for cell in table[named].drop_duplicates().itertuples(index=False, name=None):
+        if cell[:3] not in layout.cells or not set(cell[3:]) <= set(layout.tasks[cell[0]].metrics):
             raise InputError(
                 f"{path}: {' · '.join(cell)} is not part of the study; "
                 "give the config the runs were made with, or collect this study's runs alone"
@@ -75,12 +86,10 @@ def over_seeds(values: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     )
 
 
-def degenerate_counts(runs: pd.DataFrame) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """Degenerate runs and all runs by (task, encoder, method), where there are degenerate ones."""
-    single = runs.drop_duplicates(["task", "encoder", "method", "seed"])
-    counts = single.groupby(["task", "encoder", "method"])["degenerate"].agg(["sum", "count"])
-    return {
-        (str(task), str(encoder), str(method)): (int(flagged), int(n))
-        for (task, encoder, method), flagged, n in counts.itertuples(name=None)
-        if flagged
-    }
+def degenerate_counts(
+    scores: pd.DataFrame, by: Sequence[str]
+) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """Degenerate runs and all runs by the values of `by`, where there are degenerate ones."""
+    single = scores.drop_duplicates([*by, "seed"])
+    counts = single.groupby(list(by), sort=False)["degenerate"].agg(["sum", "count"])
+    return {key: (int(some), int(n)) for key, some, n in counts.itertuples(name=None) if some}
