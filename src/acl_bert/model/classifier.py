@@ -106,12 +106,12 @@ class EncoderClassifier(PreTrainedModel):
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
-    def last_layer(self) -> nn.Module:
-        """The encoder's last transformer layer."""
+    def layer(self, number: int) -> nn.Module:
+        """A transformer layer of the encoder, from 1."""
         depth = self.config.encoder.num_hidden_layers
         for module in self.encoder.modules():
             if isinstance(module, nn.ModuleList) and len(module) == depth:
-                return module[-1]
+                return module[number - 1]
         raise InputError(
             f"{type(self.encoder).__name__}: no list of {depth} layers found; "
             "gate.scope last_layer works on encoders made of such a list"

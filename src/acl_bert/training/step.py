@@ -219,7 +219,8 @@ def _meet_at_parameters(
         _accumulate(parameters, g_ce, share)
         return {}
     g_term = torch.autograd.grad(_sum(terms), parameters, allow_unused=True)
-    scope = _scope(model, method.gate.scope)
+    deepest = max(model.exits[part.plan.place] for part in exits if part.term is not None)
+    scope = _scope(model, method.gate.scope, deepest)
     within = [place for place, leaf in enumerate(parameters) if id(leaf) in scope]
     decision = gate_decision(
         [g_ce[place] for place in within],
@@ -255,9 +256,12 @@ def _record(
     )
 
 
-def _scope(model: EncoderClassifier, scope: str) -> set[int]:
-    """The parameters whose gradients are compared; poolers are the heads', not the encoder's."""
-    module = model.encoder if scope == "encoder" else model.last_layer()
+def _scope(model: EncoderClassifier, scope: str, deepest: int) -> set[int]:
+    """The parameters whose gradients are compared; poolers are the heads', not the encoder's.
+
+    The last layer is that of the deepest exit with a term: none reaches beyond it.
+    """
+    module = model.encoder if scope == "encoder" else model.layer(deepest)
     return {id(parameter) for parameter in module.parameters()}
 
 
