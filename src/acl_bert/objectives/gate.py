@@ -56,7 +56,7 @@ def gate_decisions(
     if not pairs:
         return []
     products = torch.stack([_inner_products(*pair) for pair in pairs])
-    return [_decide(*products_of_pair, threshold) for products_of_pair in products.tolist()]
+    return [_decide(a_a, a_b, b_b, threshold) for a_a, a_b, b_b in products.tolist()]
 
 
 def _decide(
