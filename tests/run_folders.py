@@ -202,6 +202,7 @@ def write_task(
         {
             "task": task,
             "title": title,
+            "texts": 1,
             "labels": ["no", "yes"],
             "metrics": metrics,
             "selection_metric": main_metric,

@@ -3,6 +3,7 @@
 import csv
 import random
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import load_file, save_file
 from transformers import AutoTokenizer
 
 from acl_bert.cli import main
+from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import criterion_values, exits_taken
-from acl_bert.run_files import RunFolder, run_path
+from acl_bert.run_files import LOGITS, RunFolder, run_path
 
 LABELS = ["no", "maybe", "yes"]
 MAX_LENGTH = 20  # some pairs are longer
@@ -248,3 +251,59 @@ def test_without_a_criterion_the_last_exit_answers(
     for row, each in zip(read(out), probabilities, strict=True):
         assert (row["exit"], row["prediction"]) == ("3", LABELS[each.argmax()])
         assert float(row["probability"]) == pytest.approx(each.max(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("columns", "output", "message"),
+    [
+        (["left"], "answers.csv", "1 texts a row, but the model was trained on 2"),
+        (["left", "right"], "texts.csv", "is a folder, or the texts themselves"),
+        (["left", "right"], ".", "is a folder, or the texts themselves"),
+    ],
+)
+def test_answers_that_would_be_wrong_or_overwrite_are_refused(
+    study: tuple[Path, Path],
+    student: RunFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    columns: list[str],
+    output: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = study[0].with_name("dev.csv").read_text()
+    Path("texts.csv").write_text(texts)
+    called = ["predict", "--model", str(student.model_path), "--input", "texts.csv"]
+    assert main([*called, "--output", output, "--text", *columns]) == 2
+    assert message in capsys.readouterr().err
+    assert Path("texts.csv").read_text() == texts and not Path("answers.csv").exists()
+
+
+def test_files_of_different_runs_are_not_read_together(
+    study: tuple[Path, Path], student: RunFolder, capsys: Any
+) -> None:
+    """As after a run more that was swept and not collected."""
+    curves = study[1] / "early_exit.csv"
+    before = curves.read_text()
+    curves.write_text(before.replace(student.run_hash, "0" * 64))
+    try:
+        assert call(study[0], study[1].parent, "tables") == 2
+    finally:
+        curves.write_text(before)
+    assert "not of the same runs as exits.csv; collect and sweep again" in capsys.readouterr().err
+
+
+def test_logits_that_do_not_fit_the_run_are_refused(student: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(tmp_path / "run")
+    shutil.copytree(student.path, copy.path)
+    good = load_file(copy.path / LOGITS)
+    for name, logits in (
+        ("fewer exits", good["dev.logits"][:, :2]),
+        ("fewer rows", good["dev.logits"][1:]),
+        ("not finite", np.full_like(good["dev.logits"], np.nan)),
+    ):
+        save_file(good | {"dev.logits": np.ascontiguousarray(logits)}, copy.path / LOGITS)
+        with pytest.raises(InputError, match=r"run it again"):
+            copy.dev_logits()
+            pytest.fail(name)

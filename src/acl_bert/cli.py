@@ -93,8 +93,7 @@ def finetune(args: argparse.Namespace) -> None:
     if teacher := settings.method.teacher:
         teaching = (folder, args.task, args.encoder, teacher, args.seed)
         teacher_run, teacher_outputs = run_path(*teaching), teacher_path(*teaching)
-        if not args.prepared:
-            _check_teacher(study, teacher_run, teaching[1:])
+        _check_teacher(study, teacher_run, teaching[1:])
     with (
         open_run(settings, encoder, tokens, folder, teacher_run) as work,
         _followed(args, study, work, target),
@@ -133,6 +132,13 @@ def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> No
     """Raise InputError where the teacher's run is not the one that the study describes now."""
     from acl_bert.run_files import RunFolder
 
+    task, encoder, method, seed = cell
+    remedy = (
+        f"run the teacher first: finetune --task {task} --encoder {encoder} --method {method} "
+        f"--seed {seed}, then teacher-outputs with the same"
+    )
+    if not RunFolder(run).finished:
+        raise InputError(f"{run}: the teacher, {method}, has no finished run there; {remedy}")
     config = RunFolder(run).config()
     weight = config["method"]["lambda"] if study.is_tuned(cell[2]) else None
     wanted = study.run_settings(*cell, weight).model_dump(by_alias=True, mode="json")
@@ -141,7 +147,7 @@ def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> No
     wanted["method"]["title"] = config["method"]["title"]
     if changed := [name for name in wanted if wanted[name] != config[name]]:
         raise InputError(
-            f"{run}: it was trained with another {' and '.join(changed)}; run the teacher again"
+            f"{run}: the teacher was trained with another {' and '.join(changed)}; {remedy}"
         )
 
 

@@ -7,7 +7,6 @@ has it is a finished run.
 """
 
 import csv
-import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,7 +57,7 @@ HISTORY_COLUMNS = (
 
 # What `config.json` has at least: `method` is the method's row, `method_id` its name. Optional and
 # used by tracking while a run goes on: `data_fingerprint` and `commit`.
-CONFIG_KEYS = frozenset({"task", "encoder", "method_id", "method", "seed"})
+CONFIG_KEYS = frozenset({"task", "encoder", "method_id", "method", "seed", "training"})
 
 
 def epoch_columns(selection_metrics: list[str]) -> tuple[str, ...]:
@@ -214,15 +213,25 @@ class RunFolder:
     def dev_logits(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """By dev set: every exit's logits, (rows, exits, classes) float32, and labels, (rows,).
 
-        Raises InputError where the file is absent or torn.
+        Raises InputError where the file is absent or torn, or does not fit the run's metrics.
         """
         path = self.path / LOGITS
         try:
             tensors = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: {error}; run it again") from error
-        sets = [name.removesuffix(".logits") for name in tensors if name.endswith(".logits")]
-        return {name: (tensors[f"{name}.logits"], tensors[f"{name}.labels"]) for name in sets}
+            raise InputError(f"{path}: cannot be read ({error}); run it again") from error
+        exits = len(self.metrics()["exits"])
+        sets = {}
+        for name in (key.removesuffix(".logits") for key in tensors if key.endswith(".logits")):
+            logits, labels = tensors[f"{name}.logits"], tensors.get(f"{name}.labels")
+            if labels is None or logits.shape[:2] != (len(labels), exits):
+                raise InputError(
+                    f"{path}: {name} is not of {exits} exits, or of other rows; run it again"
+                )
+            if not np.isfinite(logits).all():
+                raise InputError(f"{path}: {name} holds numbers that are not finite; run it again")
+            sets[name] = (logits, labels)
+        return sets
 
     @property
     def finished(self) -> bool:
@@ -321,7 +330,7 @@ def _checked(path: Path, keys: frozenset[str]) -> dict[str, Any]:
         value = read_json(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file, the run is not finished; {remedy}") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # of the decoding of bytes, or of JSON
         raise InputError(f"{path}: not JSON ({error}); {remedy}") from error
     missing = sorted(keys - value.keys()) if isinstance(value, dict) else sorted(keys)
     if missing:

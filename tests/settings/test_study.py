@@ -380,6 +380,9 @@ def with_exits(**methods: Any) -> dict[str, Any]:
         ({"like": "acl", "teacher_exit": "live"}, "live is for acl_cl only"),
         ({"like": "jt", "gate": {"mode": "discard"}}, "needs a term besides CE"),
         ({"like": "jt", "layers": 0}, "layers"),
+        ({"like": "jt", "layers": 1}, "needs several exits"),
+        ({"like": "jt", "title": "two\nlines"}, "title"),
+        ({"like": "jt", "title": " "}, "title"),
         ({"like": "jt", "epochs_factor": 0}, "epochs_factor"),
     ],
 )
@@ -415,6 +418,7 @@ def test_a_student_needs_its_teacher_wherever_it_runs() -> None:
             {"static": {}, "mine": {"like": "two_stage", "teacher": "static"}},
             "static has 6 layers, and mine more",
         ),
+        ({"acl_cl": {"regime": "last"}}, "acl is as deep as acl_cl"),
     ],
 )
 def test_teachers_that_cannot_teach(methods: dict[str, Any], message: str) -> None:
@@ -439,6 +443,12 @@ def test_tasks_and_encoders_may_restrict_the_methods() -> None:
         name = next(iter(sections))
         wrong = {**sections, name: {**sections[name], "methods": ["jtt"]}}
         assert f"{kind}.{name}.methods: " in fault(config | {kind: wrong})
+
+
+def test_a_method_that_runs_nowhere_is_refused() -> None:
+    config = with_exits(jt={})
+    config["encoders"] = {"minilm": config["encoders"]["minilm"] | {"methods": ["ce", "acl"]}}
+    assert "methods.ce_scl: runs on no task with any encoder" in fault(config)
 
 
 def test_twice_the_epochs_and_who_keeps_a_model() -> None:

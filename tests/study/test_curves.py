@@ -50,7 +50,7 @@ def test_every_multi_exit_run_is_swept_by_its_main_metric_on_each_dev_set(tmp_pa
     write_curves(folders, layout, tmp_path)
     curves = pd.read_csv(tmp_path / CURVES)
     assert ",".join(curves.columns) == (
-        "task,encoder,method,seed,criterion,threshold,layers,speedup,metric,value"
+        "task,encoder,method,seed,criterion,threshold,layers,speedup,metric,value,run_hash"
     )
     assert curves[["method", "seed"]].drop_duplicates().agg(tuple, axis=1).tolist() == [
         ("jt", 2),
@@ -62,7 +62,7 @@ def test_every_multi_exit_run_is_swept_by_its_main_metric_on_each_dev_set(tmp_pa
     for name, suffix in DEV_SETS.items():
         dev = invented_logits(3, ROWS[name])
         expected = sweep("entropy", *dev, [1, 2, 3], ["accuracy"], suffix)
-        found = some[some["metric"] == f"accuracy{suffix}"].iloc[:, 4:]
+        found = some[some["metric"] == f"accuracy{suffix}"].iloc[:, 4:-1]
         assert [tuple(row) for row in found.itertuples(index=False)] == expected
 
 
@@ -81,7 +81,7 @@ def test_a_run_without_its_logits_is_named(tmp_path: Path) -> None:
 def invented(curves: dict[tuple[str, int], list[tuple[float, float]]]) -> pd.DataFrame:
     """Of (method, seed): speed-ups and scores under the entropy criterion."""
     rows = [
-        ("rte", "tiny", method, seed, "entropy", 0.5, 3 / speedup, speedup, "accuracy", value)
+        ("rte", "tiny", method, seed, "entropy", 0.5, 3 / speedup, speedup, "accuracy", value, "h")
         for (method, seed), points in curves.items()
         for speedup, value in points
     ]

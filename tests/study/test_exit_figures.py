@@ -51,11 +51,11 @@ def invented_curves() -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     for seed, points in entropy.items():
         for speedup, value in points:
-            rows.append((*run, seed, "entropy", 0.5, 8 / speedup, speedup, "accuracy", value))
-            rows.append((*run, seed, "patience", 0.5, 8 / speedup, speedup, "accuracy", 0.0))
+            rows.append((*run, seed, "entropy", 0.5, 8 / speedup, speedup, "accuracy", value, "h"))
+            rows.append((*run, seed, "patience", 0.5, 8 / speedup, speedup, "accuracy", 0.0, "h"))
         for layer in range(1, 9):
             value = layer / 10 + seed / 100
-            rows.append((*run, seed, "fixed", layer, layer, 8 / layer, "accuracy", value))
+            rows.append((*run, seed, "fixed", layer, layer, 8 / layer, "accuracy", value, "h"))
     return pd.DataFrame(rows, columns=pd.Index(CURVES_COLUMNS))
 
 

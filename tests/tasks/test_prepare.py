@@ -55,6 +55,7 @@ def test_publishes_the_contracts_files(tmp_path: Path) -> None:
     assert task == {
         "task": "cola",
         "title": "CoLA",
+        "texts": 1,
         "labels": ["unacceptable", "acceptable"],
         "metrics": ["matthews"],
         "selection_metric": "matthews",

@@ -77,10 +77,17 @@ def predict_file(
     for name, number in (("batch size", batch_size), ("threads", threads)):
         if number is not None and number < 1:
             raise InputError(f"{name} {number}: give at least 1")
+    if out.is_dir() or (out.exists() and out.samefile(texts)):
+        raise InputError(f"{out}: is a folder, or the texts themselves; name another file to write")
     rows = read_texts(texts, columns, quoting)
     if threads is not None:
         torch.set_num_threads(threads)
     model, tokenizer = load(folder)
+    if len(rows[0]) != model.config.texts:
+        raise InputError(
+            f"{texts}: {len(rows[0])} texts a row, but the model was trained on "
+            f"{model.config.texts}; name as many columns"
+        )
     found = predict(model, tokenizer, rows, rule, batch_size)
     names: Any = model.config.id2label
     write_csv(
@@ -135,8 +142,14 @@ def load(folder: Path) -> tuple[EncoderClassifier, Any]:
         raise InputError(f"{folder}: holds no tokenizer; save the one of the training there too")
     if len(model.config.id2label or {}) < 2:
         raise InputError(f"{folder}: config.json names fewer than two classes; train it on some")
+    tokenizer = load_tokenizer(str(folder), None)
+    if len(tokenizer) > model.config.encoder.vocab_size:
+        raise InputError(
+            f"{folder}: its tokenizer has {len(tokenizer)} words, its model "
+            f"{model.config.encoder.vocab_size}; save the tokenizer of the training there"
+        )
     model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
-    return model, load_tokenizer(str(folder), None)
+    return model, tokenizer
 
 
 def predict(

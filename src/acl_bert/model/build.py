@@ -90,8 +90,9 @@ def load_model(folder: Path) -> EncoderClassifier:
         raise InputError(f"{folder}: cannot be loaded ({first_line(error)}); {remedy}") from error
     if not isinstance(model, EncoderClassifier):
         raise InputError(f"{folder}: holds a {type(model).__name__}; {remedy}")
-    if missing := sorted(loading["missing_keys"]):
-        raise InputError(f"{folder}: {WEIGHTS} lacks {missing[0]}; {remedy}")
+    for what, names in (("lacks", "missing_keys"), ("has, beyond config.json,", "unexpected_keys")):
+        if wrong := sorted(loading[names]):
+            raise InputError(f"{folder}: {WEIGHTS} {what} {wrong[0]}; {remedy}")
     return model.float().eval()
 
 

@@ -12,13 +12,17 @@ from acl_bert.errors import InputError
 
 
 class ClassifierConfig(PreTrainedConfig):
-    """The encoder's own config, and what the head reads from it."""
+    """The encoder's own config, and what the heads and their users read from it.
+
+    `representation` is h's; `texts`, how many texts an item has: one, or a pair.
+    """
 
     model_type = "acl_bert_classifier"
     sub_configs = {"encoder": AutoConfig}
 
     encoder: PreTrainedConfig | dict | None = None
     representation: str = "pooler"
+    texts: int = 1
 
     def __post_init__(self, **kwargs) -> None:  # type: ignore[no-untyped-def]
         if isinstance(self.encoder, dict):

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from acl_bert.settings.base import Section
 
@@ -26,7 +26,9 @@ class Gate(Section):
 class Method(Section):
     """One row of every table: which exits learn, by what besides cross-entropy, and from whom."""
 
-    title: str = Field(description="how tables and figures name the method")
+    title: Annotated[str, StringConstraints(pattern=r"^[^\r\n]*\S[^\r\n]*$")] = Field(
+        description="how tables and figures name the method, on one line"
+    )
     regime: Literal["last", "joint", "alternating", "exits"] = Field(
         "last",
         description="last: one classifier, on the last layer; else one on every layer. joint: all "
@@ -126,6 +128,8 @@ class Method(Section):
                 "combination: convex, but one gate over the sum cannot leave the teacher's exit "
                 "its whole CE; use additive, or gate.scope representation"
             )
+        if self.is_multi_exit and self.layers == 1:
+            yield f"layers: 1, but regime {self.regime} needs several exits"
         if not self.is_multi_exit and self.selected_by != "mean":
             yield f"selected_by: {self.selected_by} is for methods with several exits"
         if self.regime == "exits":

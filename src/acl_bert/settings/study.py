@@ -202,9 +202,14 @@ class Study(Section):
         return [name for name in self.methods if all(not some or name in some for some in kept)]
 
     def is_teacher(self, method: str, encoder: str) -> bool:
-        """Whether, with the encoder, another method starts or learns from this one's runs."""
-        return any(
-            self.method_rows[student].teacher == method
+        """Whether another method starts or learns from this one's runs with the encoder.
+
+        By method and by encoder, not by pair, as the workflow's wildcards tell them apart: where
+        encoders have different students, a teacher may leave its weights for none.
+        """
+        rows = self.method_rows
+        return any(row.teacher == method for row in rows.values()) and any(
+            rows[student].teacher
             for task in self.tasks
             for student in self.methods_of(task, encoder)
         )
@@ -229,6 +234,12 @@ class Study(Section):
                     f"methods.{method}.teacher: {teacher} is not among the methods that run on "
                     f"{task} with {encoder}; add it there"
                 )
+        somewhere = {cell[2] for cell in self.cells()}
+        if idle := [method for method in self.methods if method not in somewhere]:
+            raise InputError(
+                f"methods.{idle[0]}: runs on no task with any encoder; name it in their `methods`, "
+                "or leave it out"
+            )
         for method, row in self.method_rows.items():
             if row.teacher in self.method_rows:
                 self._check_teacher(method, row, self.method_rows[row.teacher])
@@ -245,6 +256,11 @@ class Study(Section):
             raise InputError(
                 f"{place} has the representation {teacher.representation}, {method} "
                 f"{row.representation}; give both the same"
+            )
+        if row.has_term and not row.is_multi_exit and row.layers == teacher.layers:
+            raise InputError(
+                f"{place} is as deep as {method}, whose one exit would learn nothing from it; give "
+                f"{method} `layers`, or a regime with more exits"
             )
         if teacher.layers is not None and (row.layers is None or row.layers > teacher.layers):
             raise InputError(

@@ -69,7 +69,7 @@ def collect(run_folders: Iterable[Path], folder: Path) -> None:
 
     Degenerate runs and exits (one class predicted, Matthews 0) are flagged and kept.
     Raises InputError where a run has no readable result, two folders hold the same task, encoder,
-    method and seed, or no folder is given.
+    method and seed, two seeds have models of different depth, or no folder is given.
     """
     found: dict[tuple[str, str, str, int], tuple[Path, Metrics, Timings]] = {}
     for run_folder in run_folders:
@@ -82,6 +82,14 @@ def collect(run_folders: Iterable[Path], folder: Path) -> None:
                 f"{run_folder}: holds the same run as {found[key][0]} ({name}); remove one of them"
             )
         found[key] = (run.path, metrics, run.timings())
+    depths: dict[tuple[str, str, str], tuple[int, Path]] = {}
+    for key, (path, metrics, _) in found.items():
+        depth, first = depths.setdefault(key[:3], (metrics["depth"], path))
+        if depth != metrics["depth"]:
+            raise InputError(
+                f"{path}: has {metrics['depth']} layers, {first} {depth}; one method's seeds have "
+                "as many: run those again that were made before the study was changed"
+            )
     if not found:
         raise InputError("collect: no finished run to collect; run the study first")
     ordered = [(key, *found[key][1:]) for key in sorted(found)]

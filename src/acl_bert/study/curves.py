@@ -13,7 +13,7 @@ from acl_bert.study.layout import Layout
 CURVES = "early_exit.csv"
 
 # One row a multi-exit run, criterion, threshold and dev set, whose main metric alone is scored.
-CURVES_COLUMNS = ("task", "encoder", "method", "seed", *SWEEP_COLUMNS)
+CURVES_COLUMNS = ("task", "encoder", "method", "seed", *SWEEP_COLUMNS, "run_hash")
 
 
 def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> None:
@@ -27,6 +27,7 @@ def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> N
         (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]): (
             run,
             sorted(map(int, metrics["exits"])),
+            metrics["run_hash"],
         )
         for metrics, run in runs
         if metrics["method"] in layout.multi_exit
@@ -34,7 +35,11 @@ def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> N
     write_csv(
         folder / CURVES,
         CURVES_COLUMNS,
-        ((*key, *row) for key in sorted(keyed) for row in _sweeps(*keyed[key], key[0], layout)),
+        (
+            (*key, *row, run_hash)
+            for key, (run, exits, run_hash) in sorted(keyed.items(), key=lambda item: item[0])
+            for row in _sweeps(run, exits, key[0], layout)
+        ),
     )
 
 
@@ -45,6 +50,8 @@ def _sweeps(
         raise InputError(f"{run.path}: {task} is not part of the study; give the run's own config")
     shown = layout.tasks[task]
     sets = run.dev_logits()
+    if missing := [name for name in shown.dev_sets if name not in sets]:
+        raise InputError(f"{run.path}: has no logits of {missing[0]}; run it again")
     for criterion in CRITERIA:
         for name, suffix in shown.dev_sets.items():
             logits, labels = sets[name]

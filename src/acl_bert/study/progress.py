@@ -45,16 +45,16 @@ def progress(run_folders: Iterable[Path]) -> Progress:
         cell = _cell(run.path)
         try:
             timings = run.timings()
-        except InputError:
+            seconds = timings["seconds"]["total"]
+        except (InputError, KeyError):
             to_come.append(cell)
             continue
-        seconds = timings["seconds"]["total"]
         start = datetime.fromisoformat(timings["started"]).timestamp()
         spans.append((start, start + seconds))
         for key in (cell, cell[:2], ()):
             lasted[key].append(seconds)
     total = len(spans) + len(to_come)
-    if not spans or not to_come:
+    if not to_come or not any(lasted[()]):
         return Progress(len(spans), total, None)
     expected = {key: statistics.fmean(values) for key, values in lasted.items()}
     work = sum(

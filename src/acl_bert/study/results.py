@@ -36,8 +36,8 @@ class Results:
 def read_results(study_folder: Path, layout: Layout) -> Results:
     """What was collected, for the study that the layout describes.
 
-    Raises InputError where a file is absent or has other columns, or holds a task, encoder,
-    method or metric that the study has not.
+    Raises InputError where a file is absent or has other columns, holds a task, encoder, method or
+    metric that the study has not, or where the files are not of the same runs.
     """
     read = [
         _read(study_folder / name, columns, layout)
@@ -48,7 +48,22 @@ def read_results(study_folder: Path, layout: Layout) -> Results:
             (TIMINGS, TIMINGS_COLUMNS),
         )
     ]
-    return Results(*read)
+    results = Results(*read)
+    known = _run_keys(results.exits)
+    for name, keys, wanted in (
+        (TIMINGS, _run_keys(results.timings), known),
+        (CURVES, _run_keys(results.curves), {key for key in known if key[2] in layout.multi_exit}),
+    ):
+        if keys != wanted:
+            raise InputError(
+                f"{study_folder / name}: not of the same runs as {EXITS}; collect and sweep again"
+            )
+    return results
+
+
+def _run_keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
+    keys = table[[*CELL[:3], "seed", "run_hash"]].drop_duplicates()
+    return set(keys.itertuples(index=False, name=None))
 
 
 def _read(path: Path, columns: tuple[str, ...], layout: Layout) -> pd.DataFrame:

@@ -47,6 +47,7 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
         task = {
             "task": spec.id,
             "title": spec.title,
+            "texts": len(given["train"][0].text),
             "labels": spec.labels,
             "metrics": spec.metrics,
             "selection_metric": spec.selection_metric,

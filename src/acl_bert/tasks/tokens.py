@@ -77,7 +77,7 @@ def is_tokenised(
     """Whether `folder` holds what `tokenise` would make of the prepared task now."""
     if not (folder / TOKENS).is_file():
         return False
-    made = read_json(folder / TOKENS)
+    made = _description(folder / TOKENS)
     return bool(
         made["data_fingerprint"] == read_task(data_folder)["fingerprint"]
         and made["max_length"] == max_length
@@ -98,7 +98,7 @@ def load_tokenizer(encoder_path: str, revision: str | None) -> Any:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(encoder_path, revision=revision, use_fast=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{encoder_path}: no tokenizer can be loaded ({first_line(error)}); "
             "check the encoder's path and revision, and the network"
@@ -165,7 +165,12 @@ class Split:
         def load(name: str) -> np.ndarray | None:
             path = folder / f"{name}.npy"
             # A view of the mapped memory: np.memmap itself is slow to index.
-            return np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
+            try:
+                return np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
+            except ValueError as error:
+                raise InputError(
+                    f"{path}: damaged ({error}); remove the tokens and tokenise again"
+                ) from error
 
         ids, offsets, index = load("ids"), load("offsets"), load("index")
         if ids is None or offsets is None or index is None:
@@ -208,6 +213,16 @@ class Split:
         return batch
 
 
+def _description(path: Path) -> dict[str, Any]:
+    try:
+        description: dict[str, Any] = read_json(path)
+    except ValueError as error:
+        raise InputError(
+            f"{path}: damaged ({error}); remove the folder and tokenise again"
+        ) from error
+    return description
+
+
 class TokenStore:
     """A folder that `tokenise` published; `description` is its tokens.json."""
 
@@ -216,7 +231,7 @@ class TokenStore:
         if not path.exists():
             raise InputError(f"{path}: no such file; tokenise the task first")
         self.folder = folder
-        self.description: dict[str, Any] = read_json(path)
+        self.description: dict[str, Any] = _description(path)
 
     @property
     def task(self) -> dict[str, Any]:

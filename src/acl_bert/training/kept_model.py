@@ -22,6 +22,7 @@ def save_model(
 
     task: the task's task.json. exits: dev metrics by exit layer, for the card.
     """
+    model.config.texts = task["texts"]
     model.save_pretrained(folder)
     tokenizer = load_tokenizer(resolve_path(encoder.path), encoder.revision)
     tokenizer.model_max_length = settings.training.max_length

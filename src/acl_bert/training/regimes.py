@@ -60,6 +60,11 @@ class Plan:
     def __init__(self, method: Method, exits: tuple[int, ...], teacher_depth: int | None) -> None:
         self.regime = REGIMES[method.regime]
         self._count = len(exits)
+        if method.is_multi_exit and self._count < 2:
+            raise InputError(
+                f"{method.title}: the encoder has one layer, and regime {method.regime} needs "
+                "several exits; take another encoder"
+            )
         weights = exit_weights(method.exit_weights, self._count)
         if method.spares_teacher_exit and teacher_depth is None:
             teacher_depth = exits[-1]  # it is the model's own last exit

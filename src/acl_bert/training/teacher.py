@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from acl_bert.errors import InputError
+from acl_bert.errors import InputError, first_line
 from acl_bert.files import atomic_file
 from acl_bert.model.build import load_model
 from acl_bert.model.classifier import EncoderClassifier
@@ -136,13 +136,13 @@ def read_teacher_outputs(
 
     Raises InputError where the file is absent, or of another training or of other rows.
     """
-    remedy = "make it again: python -m acl_bert teacher-outputs"
+    remedy = "make it again: `python -m acl_bert teacher-outputs` for the teacher's method and seed"
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: {error}; {remedy}") from error
+        raise InputError(f"{path}: cannot be read ({first_line(error)}); {remedy}") from error
     wanted = {TRAINING: _training_of(teacher_run), TOKENS: tokens.description["fingerprint"]}
     if wrong := [name for name, value in wanted.items() if metadata.get(name) != value]:
         raise InputError(f"{path}: of another {' and other '.join(wrong)}; {remedy}")
