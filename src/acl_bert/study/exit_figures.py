@@ -1,6 +1,7 @@
 """The figures of multi-exit methods: scores by exit, and scores by speed-up."""
 
 import math
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,7 +90,8 @@ def _figure(layout: Layout, what: str, draw: Callable[[Axes, str, str], None], s
     }
     columns = min(COLUMNS, max(map(len, tasks.values())))
     rows = sum(math.ceil(len(some) / columns) for some in tasks.values())
-    with styled_figure(max(6.4, 3.7 * columns), 1.8 + 3.2 * rows) as figure:
+    width = max(6.4, 3.7 * columns)
+    with styled_figure(width, 1.8 + 3.2 * rows) as figure:
         empty = iter(figure.subplots(rows, columns, squeeze=False).flat)
         for encoder, some in tasks.items():
             for task in some:
@@ -102,7 +104,7 @@ def _figure(layout: Layout, what: str, draw: Callable[[Axes, str, str], None], s
                 Line2D([], [], label=title, markersize=6, **_style(layout, method))
                 for method, title in layout.methods.items()
             ],
-            title=said,
+            title=textwrap.fill(said, int(width * 10)),  # letters: about ten to the inch
             loc="outside lower center",
             ncols=min(len(layout.methods), max(3, columns)),
             handlelength=3.5,
