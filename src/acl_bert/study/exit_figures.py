@@ -104,7 +104,7 @@ def _figure(layout: Layout, what: str, draw: Callable[[Axes, str, str], None], s
                 Line2D([], [], label=title, markersize=6, **_style(layout, method))
                 for method, title in layout.methods.items()
             ],
-            title=textwrap.fill(said, int(width * 10)),  # letters: about ten to the inch
+            title=textwrap.fill(said, int(width * 12)),  # letters: fewer than fit an inch
             loc="outside lower center",
             ncols=min(len(layout.methods), max(3, columns)),
             handlelength=3.5,
