@@ -9,6 +9,7 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 from pathlib import Path
 
 import pytest
+from words import WORDS
 
 # Skipping is for what not every machine has; in CI everything else is there, so that a skip of
 # anything else is a fault.
@@ -25,25 +26,6 @@ def pytest_runtest_makereport(
         if not any(name in reason for name in MAY_BE_ABSENT):
             report.outcome, report.longrepr = "failed", f"must not be skipped in CI: {reason}"
     return report
-
-
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "bird",
-    "sees",
-    "hears",
-    "chases",
-    "not",
-    "quickly",
-    "and",
-    "old",
-    "new",
-    "house",
-    "tree",
-]
 
 
 @pytest.fixture(scope="session")

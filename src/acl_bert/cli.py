@@ -287,28 +287,27 @@ def where(args: argparse.Namespace) -> None:
 def collect(args: argparse.Namespace) -> None:
     from acl_bert.study.collect import collect
 
-    folder, runs = _runs(args)
+    _, folder, runs = _runs(args)
     collect(runs, folder)
 
 
 def sweep(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
     from acl_bert.study.curves import write_curves
     from acl_bert.study.layout import read_layout
 
-    folder, runs = _runs(args)
-    write_curves(runs, read_layout(folder, **load_study(args.config).shown()), folder)
+    study, folder, runs = _runs(args)
+    write_curves(runs, read_layout(folder, **study.shown()), folder)
 
 
-def _runs(args: argparse.Namespace) -> tuple[Path, list[Path]]:
-    """The study's folder and the runs in it; all of the study's where they must be complete."""
+def _runs(args: argparse.Namespace) -> tuple[Any, Path, list[Path]]:
+    """The study, its folder and the runs in it; all of the study's where they must be complete."""
     from acl_bert.run_files import RunFolder, run_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
     folder = args.results / study.name
     runs = [run_path(folder, *cell) for cell in study.cells()]
-    return folder, [run for run in runs if args.complete or RunFolder(run).finished]
+    return study, folder, [run for run in runs if args.complete or RunFolder(run).finished]
 
 
 def progress(args: argparse.Namespace) -> None:

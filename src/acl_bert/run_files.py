@@ -1,8 +1,8 @@
 """Names and shapes of a run's result files: the contract of those who write and read them.
 
 Training writes them, tracking and study read them; neither knows the other. A run in progress
-grows in `<study>/work/<run hash>/` and moves, whole, to
-`<study>/runs/<task>/<encoder>/<method>/seed-<n>/`. `metrics.json` is written last: a folder that
+grows in the study's `work_path`, named by its hash, and moves, whole, to
+`runs/<task>/<encoder>/<method>/seed-<n>/`. `metrics.json` is written last: a folder that
 has it is a finished run.
 """
 
@@ -11,14 +11,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast
-
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
+
+if TYPE_CHECKING:
+    import numpy as np
 
 METRICS = "metrics.json"
 CONFIG = "config.json"
@@ -210,11 +209,15 @@ class RunFolder:
     def model_path(self) -> Path:
         return self.path / MODEL
 
-    def dev_logits(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def dev_logits(self) -> "dict[str, tuple[np.ndarray, np.ndarray]]":
         """By dev set: every exit's logits, (rows, exits, classes) float32, and labels, (rows,).
 
         Raises InputError where the file is absent or torn, or does not fit the run's metrics.
         """
+        import numpy as np  # not above: every verb and the Snakefile import this module
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
         path = self.path / LOGITS
         try:
             tensors = load_file(path)

@@ -17,6 +17,7 @@ from transformers import (
     MPNetConfig,
     RobertaConfig,
 )
+from words import WORDS
 
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import CRITERIA, criterion_values, exits_taken
@@ -55,23 +56,6 @@ ENCODERS = {
     "mpnet": lambda: MPNetConfig(**SMALL, **SHAPE),
     "electra": lambda: ElectraConfig(**SMALL, **SHAPE, embedding_size=32),
 }
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "bird",
-    "sees",
-    "hears",
-    "chases",
-    "not",
-    "quickly",
-    "and",
-    "old",
-    "new",
-    "house",
-    "tree",
-]
 
 
 def save(folder: Path, tokenizer: Path, kind: str = "bert", many: bool = True, classes: int = 3):
