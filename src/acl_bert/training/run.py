@@ -59,7 +59,7 @@ def open_run(
     teacher_hash = None
     if teacher_run:
         check_teacher(teacher_run, tokens)
-        teacher_hash = RunFolder(teacher_run).run_hash
+        teacher_hash = RunFolder(teacher_run).metrics()["run_hash"]
     work = work_path(study, settings.identity(*fingerprints, teacher_hash))
     work.parent.mkdir(parents=True, exist_ok=True)
     with work.with_suffix(".lock").open("w") as lock:
