@@ -39,7 +39,8 @@ PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, LOGITS, TIMINGS, METRICS)
 
 # One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
 # `kept`: 1 where the contrastive term counted, 0 where it was dropped; over several micro-batches
-# or exits the share of those that kept it, as `angle` is their mean.
+# or exits the share of those that kept it, as `angle` is their mean. `angle_h`: the angle over h,
+# where `angle` is over parameters.
 HISTORY_COLUMNS = (
     "step",
     "epoch",
@@ -48,6 +49,7 @@ HISTORY_COLUMNS = (
     "contrastive",
     "distillation",
     "angle",
+    "angle_h",
     "kept",
     "lr",
     "grad_norm",

@@ -162,24 +162,31 @@ def test_observe_records_the_angle_and_keeps_the_term(model: EncoderClassifier, 
 def test_the_scope_decides_which_parameters_are_compared(
     model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: dict[str, int] = {}
-    decide = {name: getattr(step_module, name) for name in ("gate_decision", "gate_decisions")}
+    sizes: dict[str, list[int]] = {}
+    decide = step_module.gate_decisions
 
-    def one(g_ce: Any, g_contrastive: Any, threshold: float) -> Any:
-        sizes[scope] = sum(g.numel() for g in g_ce if g is not None)
-        return decide["gate_decision"](g_ce, g_contrastive, threshold)
+    def watched(pairs: Any, threshold: float) -> Any:
+        sizes[scope] = [sum(g.numel() for g in g_ce if g is not None) for g_ce, _ in pairs]
+        return decide(pairs, threshold)
 
-    def each(pairs: Any, threshold: float) -> Any:
-        sizes[scope] = sum(g.numel() for g_ce, _ in pairs for g in g_ce)
-        return decide["gate_decisions"](pairs, threshold)
-
-    monkeypatch.setattr(step_module, "gate_decision", one)
-    monkeypatch.setattr(step_module, "gate_decisions", each)
+    monkeypatch.setattr(step_module, "gate_decisions", watched)
     for scope in SCOPES:
         training_step(copy.deepcopy(model), *batch, acl(scope=scope), LAST)
-    assert sizes["encoder"] == sum(p.numel() for p in model.encoder.parameters())
-    assert sizes["last_layer"] == sum(p.numel() for p in model.layer(model.exits[-1]).parameters())
-    assert sizes["representation"] == 16 * 32
+    layer, h = model.layer(model.exits[-1]), 16 * 32
+    assert sizes["encoder"] == [sum(p.numel() for p in model.encoder.parameters()), h]
+    assert sizes["last_layer"] == [sum(p.numel() for p in layer.parameters()), h]
+    assert sizes["representation"] == [h]
+
+
+@pytest.mark.parametrize("scope", ["encoder", "last_layer"])
+def test_a_gate_over_parameters_records_what_h_says(
+    model: EncoderClassifier, batch: Any, scope: str
+) -> None:
+    _, over_parameters = gradients(model, batch, acl(scope=scope))
+    _, over_h = gradients(model, batch, acl(scope="representation"))
+    assert over_parameters.at_h == over_h.gates[3]
+    assert over_parameters.at_h != over_parameters.gates[3]
+    assert over_h.at_h is None
 
 
 @pytest.mark.parametrize(

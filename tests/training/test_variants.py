@@ -138,6 +138,8 @@ def check_step(step: Mapping[str, float | None], method: Method) -> None:
         filled.add("contrastive" if method.contrastive != "none" else "distillation")
     if term and method.gate.mode != "off":
         filled |= {"angle", "kept"}
+        if method.gate.scope != "representation":
+            filled.add("angle_h")
     assert {name for name, value in step.items() if value is not None} == filled
     values = {name: value for name, value in step.items() if value is not None}
     assert np.isfinite(list(values.values())).all()

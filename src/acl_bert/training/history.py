@@ -58,6 +58,7 @@ class History(GrowingCsv):
         self._looked = time.monotonic()
         self._losses: list[float] = []  # of the epoch
         self._gates: dict[int, list[GateDecision]] = {}  # by exit layer
+        self._at_h: list[GateDecision] = []
 
     def add(
         self, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor, tokens: int
@@ -97,6 +98,8 @@ class History(GrowingCsv):
             gates += record.gates.values()
             for layer, decision in record.gates.items():
                 self._gates.setdefault(layer, []).append(decision)
+        at_h = [record.at_h for record in records if record.at_h is not None]
+        self._at_h += at_h
         loss = _mean(record.loss for record in records)
         self._losses.append(loss)
         term = _mean(record.term for record in records if record.term is not None)
@@ -110,6 +113,7 @@ class History(GrowingCsv):
             term if contrastive else "",
             "" if contrastive else term,
             _mean(gate.angle for gate in gates if gate.angle is not None),
+            _mean(gate.angle for gate in at_h if gate.angle is not None),
             _mean(int(gate.keep or observed) for gate in gates),
             rate,
             float(norm),
@@ -119,7 +123,8 @@ class History(GrowingCsv):
     def gate_summary(self) -> dict[str, Any] | None:
         """What the gate saw and did over the run, batch by batch; None without one.
 
-        Where each exit decides for itself, `exits` has the same by layer.
+        Where each exit decides for itself, `exits` has the same by layer; where the parameters
+        decide, `at_h` has what h says, and how many decisions would be `different`.
         """
         if not self._gates:
             return None
@@ -128,6 +133,13 @@ class History(GrowingCsv):
         if self._method.is_multi_exit and self._method.gate.scope == "representation":
             summary["exits"] = {
                 str(layer): self._summary(decisions) for layer, decisions in self._gates.items()
+            }
+        if self._at_h:
+            (decisions,) = self._gates.values()
+            pairs = zip(decisions, self._at_h, strict=True)
+            summary["at_h"] = self._summary(self._at_h) | {
+                "discarded": 0,
+                "different": sum(one.keep != other.keep for one, other in pairs),
             }
         return summary
 

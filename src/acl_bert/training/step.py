@@ -18,7 +18,6 @@ from acl_bert.objectives.distillation import feature_distillation_loss, logits_d
 from acl_bert.objectives.gate import (
     GateDecision,
     combine,
-    gate_decision,
     gate_decisions,
 )
 from acl_bert.settings.method import Method
@@ -39,6 +38,8 @@ class StepRecord:
     term: Tensor | None = None
     gates: dict[int, GateDecision] = field(default_factory=dict)
     """ACL-Grad's decisions by exit layer; over the encoder's parameters one, at the last layer."""
+    at_h: GateDecision | None = None
+    """What it would have decided over h, where it decided over parameters."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +125,14 @@ def training_step(
         exits.append(_Exit(part, h, cross_entropy(own, labels), term))
 
     gates: dict[int, GateDecision] = {}
+    over_h = None
     if method.gate.mode == "off":
         (_total(method, exits) * share).backward()
     elif at_h:
         gates = _meet_at_h(model, method, exits, hs, seen, live, share)
     else:
-        gates = _meet_at_parameters(model, method, exits, share)
-    return _record(model, method, exits, gates, over_all=not at_h)
+        gates, over_h = _meet_at_parameters(model, method, exits, share)
+    return _record(model, method, exits, gates, over_h, over_all=not at_h)
 
 
 def _keeps(method: Method, decision: GateDecision | None) -> bool:
@@ -209,28 +211,36 @@ def _meet_at_h(
 
 def _meet_at_parameters(
     model: EncoderClassifier, method: Method, exits: Sequence[_Exit], share: float
-) -> dict[int, GateDecision]:
-    """One gate over the parameters: all CE against all terms."""
+) -> tuple[dict[int, GateDecision], GateDecision | None]:
+    """One gate over the parameters: all CE against all terms.
+
+    The passes go by every h, so that the decision over h comes along, for the record.
+    """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    judged = [part for part in exits if part.term is not None]
+    leaves = [*parameters, *(part.h for part in judged)]
     ce = _sum([_times(part.plan.weight, part.ce) for part in exits])
-    terms = [_times(part.plan.weight, part.term) for part in exits if part.term is not None]
-    g_ce = torch.autograd.grad(ce, parameters, retain_graph=bool(terms), allow_unused=True)
+    terms = [_times(part.plan.weight, part.term) for part in judged if part.term is not None]
+    g_ce = torch.autograd.grad(ce, leaves, retain_graph=bool(terms), allow_unused=True)
     if not terms:  # at an update of the last exit alone, which learns by CE
         _accumulate(parameters, g_ce, share)
-        return {}
-    g_term = torch.autograd.grad(_sum(terms), parameters, allow_unused=True)
-    deepest = max(model.exits[part.plan.place] for part in exits if part.term is not None)
+        return {}, None
+    g_term = torch.autograd.grad(_sum(terms), leaves, allow_unused=True)
+    deepest = max(model.exits[part.plan.place] for part in judged)
     scope = _scope(model, method.gate.scope, deepest)
     within = [place for place, leaf in enumerate(parameters) if id(leaf) in scope]
-    decision = gate_decision(
-        [g_ce[place] for place in within],
-        [g_term[place] for place in within],
+    over_parameters, over_h = gate_decisions(
+        [
+            ([g_ce[place] for place in places], [g_term[place] for place in places])
+            for places in (within, range(len(parameters), len(leaves)))
+        ],
         method.gate.threshold,
     )
-    keep = _keeps(method, decision)
-    combined = combine(g_ce, g_term, method.ce_weight, method.weight, keep)
+    keep = _keeps(method, over_parameters)
+    count = len(parameters)
+    combined = combine(g_ce[:count], g_term[:count], method.ce_weight, method.weight, keep)
     _accumulate(parameters, combined, share)
-    return {model.exits[-1]: decision}
+    return {model.exits[-1]: over_parameters}, over_h
 
 
 @torch.no_grad()
@@ -239,6 +249,7 @@ def _record(
     method: Method,
     exits: Sequence[_Exit],
     gates: dict[int, GateDecision],
+    over_h: GateDecision | None,
     over_all: bool,
 ) -> StepRecord:
     descended, terms = [], []
@@ -253,6 +264,7 @@ def _record(
         _sum([_times(part.plan.weight, part.ce) for part in exits]).detach(),
         _sum(terms).detach() if terms else None,
         gates,
+        over_h,
     )
 
 
