@@ -42,7 +42,7 @@ def invented_config(task: str, encoder: str, method: str, seed: int) -> dict[str
 
 
 def history_row(step: int) -> list[Any]:
-    return [step, 1, 1.0 / step, 0.5 / step, "", "", 80.0 + step, 1, 2e-5, 1.5, 640]
+    return [step, 1, 1.0 / step, 0.5 / step, "", "", 80.0 + step, 85.0 + step, 1, 2e-5, 1.5, 640]
 
 
 def start_run(

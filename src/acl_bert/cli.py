@@ -69,11 +69,11 @@ def finetune(args: argparse.Namespace) -> None:
         if args.weight is None:
             raise InputError("--tuning needs the --lambda that is tried")
         target = tuning_run_path(tuning_path(folder, *cell), args.weight, args.seed)
-    elif args.weight is None and study.is_tuned(args.method):
-        choice = tuning_path(folder, *cell) / LAMBDA
+    elif args.weight is None and (tuned := study.lambda_of(args.method)):
+        choice = tuning_path(folder, args.task, args.encoder, tuned) / LAMBDA
         if not choice.is_file():
             raise InputError(
-                f"{choice}: no such file; λ of {args.method} is tuned in this study: run the "
+                f"{choice}: no such file; λ of {tuned} is tuned in this study: run the "
                 "workflow up to the choice, or give --lambda"
             )
         settings = study.run_settings(*cell, args.seed, read_json(choice)["lambda"])
@@ -140,7 +140,7 @@ def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> No
     if not RunFolder(run).finished:
         raise InputError(f"{run}: the teacher, {method}, has no finished run there; {remedy}")
     config = RunFolder(run).config()
-    weight = config["method"]["lambda"] if study.is_tuned(cell[2]) else None
+    weight = config["method"]["lambda"] if study.lambda_of(cell[2]) else None
     wanted = study.run_settings(*cell, weight).model_dump(by_alias=True, mode="json")
     for settled in ("device", "precision"):
         wanted["training"][settled] = config["training"][settled]

@@ -26,6 +26,7 @@ HISTORY = "history.csv"
 EPOCHS = "epochs.csv"
 PREDICTIONS = "predictions.csv"
 LOGITS = "logits.safetensors"  # of every exit on the dev sets: `<set>.logits`, `<set>.labels`
+REPRESENTATIONS = "representations.safetensors"  # h of some dev rows, and the label embeddings
 MODEL = "model"
 
 TASK = "task.json"  # beside a task's prepared rows
@@ -35,7 +36,16 @@ LAMBDA_SCORES = "scores.json"
 TUNING = "tuning"
 
 # Of every finished run.
-PUBLISHED = (CONFIG, HISTORY, EPOCHS, PREDICTIONS, LOGITS, TIMINGS, METRICS)
+PUBLISHED = (
+    CONFIG,
+    HISTORY,
+    EPOCHS,
+    PREDICTIONS,
+    LOGITS,
+    REPRESENTATIONS,
+    TIMINGS,
+    METRICS,
+)
 
 # One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
 # `kept`: 1 where the contrastive term counted, 0 where it was dropped; over several micro-batches
@@ -134,6 +144,18 @@ class Timings(TypedDict):
 Row = dict[str, float | None]
 
 
+@dataclass(frozen=True)
+class Representations:
+    """What some exits make of some dev rows, by layer; `representations.safetensors`."""
+
+    labels: "np.ndarray"
+    """(rows,), class numbers."""
+    h: "dict[int, np.ndarray]"
+    """(rows, hidden), float32."""
+    label_embeddings: "dict[int, np.ndarray]"
+    """(classes, hidden), float32."""
+
+
 def data_path(study: Path, task: str) -> Path:
     """Where a task's prepared rows lie."""
     return study / "data" / task
@@ -217,14 +239,9 @@ class RunFolder:
         Raises InputError where the file is absent or torn, or does not fit the run's metrics.
         """
         import numpy as np  # not above: every verb and the Snakefile import this module
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
 
         path = self.path / LOGITS
-        try:
-            tensors = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: cannot be read ({error}); run it again") from error
+        tensors = _load_tensors(path)
         exits = len(self.metrics()["exits"])
         sets = {}
         for name in (key.removesuffix(".logits") for key in tensors if key.endswith(".logits")):
@@ -237,6 +254,15 @@ class RunFolder:
                 raise InputError(f"{path}: {name} holds numbers that are not finite; run it again")
             sets[name] = (logits, labels)
         return sets
+
+    def representations(self) -> Representations:
+        """Raises InputError where the file is absent or torn."""
+        path = self.path / REPRESENTATIONS
+        tensors = _load_tensors(path)
+        by_layer: dict[str, dict[int, Any]] = {"h": {}, "label_embeddings": {}}
+        for kind, _, layer in (name.partition(".") for name in tensors if "." in name):
+            by_layer[kind][int(layer)] = tensors[f"{kind}.{layer}"]
+        return Representations(tensors["labels"], **by_layer)
 
     @property
     def finished(self) -> bool:
@@ -327,6 +353,16 @@ def find_runs(study: Path, tuning: bool = False) -> Iterator[RunFolder]:
             logging.getLogger(__name__).warning("left out: %s", error)
             continue
         yield run
+
+
+def _load_tensors(path: Path) -> "dict[str, np.ndarray]":
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); run it again") from error
 
 
 def _checked(path: Path, keys: frozenset[str]) -> dict[str, Any]:

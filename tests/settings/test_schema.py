@@ -81,8 +81,15 @@ def test_the_readme_explains_every_key_and_no_other() -> None:
     known = dict(sections(SCHEMA))
     assert known["tasks.*.training"] == known["training"], "it is explained there"
     del known["tasks.*.training"]
+    hardware = {"max_length", "precision", "device", "threads"}
+    assert known["methods.*.training"] == known["training"] - hardware
+    variants = "analyses.audit.more.*.variants.*"
+    for below in ("", ".gate", ".training"):
+        same = known.pop(f"{variants}{below}")
+        assert same == known[f"methods.*{below}"] - {"like"}, "it is explained there"
+    del known["methods.*.training"]
     assert {place: keys for place, keys in told.items() if keys} == known
-    assert len(known) == 15
+    assert len(known) == 19
 
 
 def test_the_readme_names_the_key_of_every_open_choice() -> None:

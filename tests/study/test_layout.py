@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from acl_bert.study.layout import outputs
+from acl_bert.study.layout import layout_of
 
 ALL = ["ce", "jt", "acl_cl", "short"]
 
@@ -22,6 +22,7 @@ ALL = ["ce", "jt", "acl_cl", "short"]
             ["finetuning", "multi_exit", "quality_speed"],
             ["finetuning", "layer_scores", "quality_speed"],
         ),
+        (["acl@temperature=0.1"], [], []),
         ([], [], []),
     ],
 )
@@ -30,7 +31,11 @@ def test_outputs_are_those_of_the_methods_that_run(
 ) -> None:
     cells = [("rte", "base", method) for method in methods]
     teachers = {"acl_cl": "ce", "short": "ce"}
-    assert outputs(cells, ["jt", "acl_cl"], teachers) == (tables, figures)
+    layout = layout_of(
+        *("study", {}, {}, {}, [1], cells, ["jt", "acl_cl"], teachers),
+        variants=["acl@temperature=0.1"],
+    )
+    assert layout.outputs == (tables, figures)
 
 
 def test_the_workflow_can_ask_without_waiting_for_pandas() -> None:

@@ -1,6 +1,7 @@
 # What every stage needs: the checked study, the names in paths, and the parameters of a job.
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,7 +24,7 @@ from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
-from acl_bert.study.layout import outputs
+from acl_bert.study.layout import layout_of
 from acl_bert.tasks.prepare import determinants
 
 try:
@@ -49,12 +50,12 @@ MODEL = f"{RUN}/{run_files.MODEL}"
 TEACHER_OUTPUTS = str(run_files.teacher_path(STUDY_DIR, *CELL, "{seed}"))
 TEACHERS = {
     (method, encoder)
-    for method in STUDY.methods
+    for method in STUDY.method_rows
     for encoder in STUDY.encoders
     if STUDY.is_teacher(method, encoder)
 }
 SHOWN = STUDY.shown()
-TABLES, FIGURES = outputs(SHOWN["cells"], SHOWN["multi_exit"], SHOWN["teachers"])
+TABLES, FIGURES = layout_of(STUDY.name, **SHOWN | {"tasks": {}}).outputs
 REPORT_CATEGORIES = {
     "finetuning": "Fine-tuning",
     "multi_exit": "Exits",
@@ -68,10 +69,15 @@ TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else
 GPU = 1 if STUDY.training.device != "cpu" and shutil.which("nvidia-smi") else 0
 
 
+def one_of(names):
+    """A wildcard's values; nothing matches where there are none."""
+    return "|".join(map(re.escape, sorted(names))) or "(?!)"
+
+
 wildcard_constraints:
     task="|".join(STUDY.tasks),
     encoder="|".join(STUDY.encoders),
-    method="|".join(STUDY.methods),
+    method=one_of(STUDY.method_rows),
     seed=r"\d+",
     weight=r"[0-9.e+-]+",
 
@@ -82,11 +88,6 @@ def run_results():
         str(run_files.run_path(STUDY_DIR, *cell) / run_files.METRICS)
         for cell in STUDY.cells()
     ]
-
-
-def one_of(names):
-    """A wildcard's values; nothing matches where there are none."""
-    return "|".join(sorted(names)) or "(?!)"
 
 
 def for_students(output):
@@ -132,6 +133,7 @@ def run_settings(wildcards):
 
 def chosen_lambda(wildcards):
     """The choice that a tuned method's runs wait for; nothing for the others."""
-    if not STUDY.is_tuned(wildcards.method):
+    tuned = STUDY.lambda_of(wildcards.method)
+    if tuned is None:
         return []
-    return LAMBDA
+    return LAMBDA.format(**dict(wildcards.items()) | {"method": tuned})

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_serializer, model_validator
 
 from acl_bert.settings.base import Section
+from acl_bert.settings.training import MethodTrainingPatch
 
 
 class Gate(Section):
@@ -89,6 +90,13 @@ class Method(Section):
         description="whose items ACL-CL aligns with: the teacher's, as it was when it was trained, "
         "or those of the model's own last exit, trained along",
     )
+    training: MethodTrainingPatch = Field(  # type: ignore[valid-type]
+        MethodTrainingPatch(), description="keys that differ for the method"
+    )
+
+    @field_serializer("training")
+    def _written_keys(self, training: Any) -> dict[str, Any]:
+        return training.model_dump(exclude_unset=True)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

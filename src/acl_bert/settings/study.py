@@ -17,10 +17,12 @@ from pydantic import (
 
 from acl_bert.errors import InputError
 from acl_bert.files import canonical_hash, write_text
+from acl_bert.settings.analyses import Analyses, Places
 from acl_bert.settings.base import Section, Seed, merge, patch_of
 from acl_bert.settings.explain import explain, nearest, unknown
 from acl_bert.settings.method import Method, method_rows
-from acl_bert.settings.training import Training
+from acl_bert.settings.training import Training, TrainingPatch
+from acl_bert.settings.variants import Variants, audit_worlds, sensitivity_points
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
 
@@ -33,7 +35,6 @@ T = TypeVar("T")
 
 MethodIds = Annotated[tuple[str, ...], Field(min_length=1)]
 
-TrainingPatch = patch_of(Training)
 MethodPatch = patch_of(
     Method, like=(str, Field("", description="the row to start from, where not that of its own id"))
 )
@@ -90,8 +91,11 @@ class RunSettings(Section):
     training: Training
 
     def determinants(self) -> dict[str, Any]:
-        """What the run is and what changes its numbers: all but its method's title in tables."""
-        return self.model_dump(by_alias=True, exclude={"method": {"title"}})
+        """What the run is and what changes its numbers.
+
+        Not its method's title in tables, nor which training keys the method brought.
+        """
+        return self.model_dump(by_alias=True, exclude={"method": {"title", "training"}})
 
     def identity(
         self, tokens_fingerprint: str, encoder_fingerprint: str, teacher_hash: str | None = None
@@ -125,6 +129,7 @@ class Study(Section):
     selection: Selection = Field(Selection(), description="rows that choose the epoch and λ")
     training: Training = Field(Training(), description="how every run is trained")
     tuning: Tuning = Field(Tuning(), description="whether and how λ is tuned")
+    analyses: Analyses = Field(Analyses(), description="the paper's analyses")
     tracking: Tracking = Field(Tracking(), description="the MLflow mirror")
     keep_models: Literal["all", "teachers", "none"] = Field(
         "teachers", description="which runs keep their weights, as safetensors"
@@ -152,6 +157,12 @@ class Study(Section):
 
     @cached_property
     def method_rows(self) -> dict[str, Method]:
+        """The study's own methods, then the variants that its analyses need."""
+        variants = {name: variant.row for name, variant in self._variants.items()}
+        return self._own_rows | variants
+
+    @cached_property
+    def _own_rows(self) -> dict[str, Method]:
         known = method_rows()
         rows: dict[str, Method] = {}
         for name, patch in self.methods.items():
@@ -175,6 +186,45 @@ class Study(Section):
             raise InputError(f"methods: {twice} is the title of two; give each its own")
         return rows
 
+    @cached_property
+    def _points(self) -> tuple[list[dict[str, Any]], Variants]:
+        settings = self.analyses.sensitivity
+        if settings is None:
+            return [], {}
+        return sensitivity_points(settings, self._own_rows, self._tuned)
+
+    @cached_property
+    def _worlds(self) -> tuple[list[dict[str, Any]], Variants]:
+        settings = self.analyses.audit
+        return ([], {}) if settings is None else audit_worlds(settings, self._own_rows, self._tuned)
+
+    @cached_property
+    def _variants(self) -> Variants:
+        return self._points[1] | self._worlds[1]
+
+    @cached_property
+    def _places(self) -> dict[str, set[tuple[str, str]]]:
+        """Task and encoder of each variant's runs: where its analyses are, and its method is."""
+        places: dict[str, set[tuple[str, str]]] = {}
+        for settings, (_, variants) in (
+            (self.analyses.sensitivity, self._points),
+            (self.analyses.audit, self._worlds),
+        ):
+            for name, variant in variants.items():
+                assert settings is not None
+                places.setdefault(name, set()).update(
+                    place
+                    for place in itertools.product(
+                        settings.tasks or self.tasks, settings.encoders or self.encoders
+                    )
+                    if variant.method in self._own_methods(*place)
+                )
+        return places
+
+    @cached_property
+    def _tuned(self) -> frozenset[str]:
+        return frozenset(filter(self.is_tuned, self.methods))
+
     def task_spec(self, name: str) -> TaskSpec:
         return self._named("tasks", self.task_specs, name)
 
@@ -197,22 +247,30 @@ class Study(Section):
             raise explain(error, Method, "methods", name) from None
 
     def methods_of(self, task: str, encoder: str) -> list[str]:
-        """The methods that run on a task with an encoder, in the study's order."""
+        """The methods that run on a task with an encoder, in the study's order; variants last."""
+        variants = [name for name, places in self._places.items() if (task, encoder) in places]
+        return self._own_methods(task, encoder) + variants
+
+    def _own_methods(self, task: str, encoder: str) -> list[str]:
         kept = (self.tasks[task].methods, self.encoders[encoder].methods)  # type: ignore[attr-defined]
         return [name for name in self.methods if all(not some or name in some for some in kept)]
 
     def is_teacher(self, method: str, encoder: str) -> bool:
         """Whether another method starts or learns from this one's runs with the encoder.
 
-        By method and by encoder, not by pair, as the workflow's wildcards tell them apart: where
-        encoders have different students, a teacher may leave its weights for none.
+        Not by task: the workflow's wildcards tell methods and encoders apart.
         """
+        return (method, encoder) in self._teachers
+
+    @cached_property
+    def _teachers(self) -> set[tuple[str, str]]:
         rows = self.method_rows
-        return any(row.teacher == method for row in rows.values()) and any(
-            rows[student].teacher
-            for task in self.tasks
+        return {
+            (teacher, encoder)
+            for task, encoder in itertools.product(self.tasks, self.encoders)
             for student in self.methods_of(task, encoder)
-        )
+            if (teacher := rows[student].teacher)
+        }
 
     def keeps_model(self, method: str, encoder: str) -> bool:
         """Whether a run leaves its weights: a teacher does, until its students have learned."""
@@ -220,6 +278,8 @@ class Study(Section):
 
     def _check_methods(self) -> None:
         """Raises InputError for a method that is named and not there, or that lacks its teacher."""
+        for key in ("sensitivity", "audit"):
+            self._check_places(f"analyses.{key}", getattr(self.analyses, key))
         for kind, sections in (("tasks", self.tasks), ("encoders", self.encoders)):
             for name, section in sections.items():
                 for method in section.methods or ():
@@ -243,6 +303,12 @@ class Study(Section):
         for method, row in self.method_rows.items():
             if row.teacher in self.method_rows:
                 self._check_teacher(method, row, self.method_rows[row.teacher])
+
+    def _check_places(self, place: str, settings: Places | None) -> None:
+        for kind, known in (("tasks", self.tasks), ("encoders", self.encoders)):
+            for name in getattr(settings, kind, None) or ():
+                if name not in known:
+                    raise InputError(f"{place}.{kind}: {unknown(name, known)}")
 
     def _check_teacher(self, method: str, row: Method, teacher: Method) -> None:
         place = f"methods.{method}.teacher: {row.teacher}"
@@ -276,9 +342,20 @@ class Study(Section):
         """Whether λ is chosen on the selection split; a λ written in the study stays as it is."""
         return (
             self.tuning.enabled
-            and self.method_row(method).has_term
+            and method in self.methods
+            and self._own_rows[method].has_term
             and "lambda" not in _written(self.methods[method])
         )
+
+    def lambda_of(self, method: str) -> str | None:
+        """The method whose tuning gives this one's λ; None where its own row does.
+
+        A variant that is not about λ has the λ of its method.
+        """
+        if method in self._variants:
+            variant = self._variants[method]
+            return self.lambda_of(variant.method) if "lambda" not in variant.patch else None
+        return method if self.is_tuned(method) else None
 
     def cells(self) -> Iterator[tuple[str, str, str, int]]:
         """Task, encoder, method and seed of every run."""
@@ -315,6 +392,18 @@ class Study(Section):
             },
             "cells": list(dict.fromkeys(cell[:3] for cell in self.cells())),
             "seeds": self.seeds,
+            "variants": list(self._variants),
+            "sensitivity": self._points[0],
+            "audit": self._worlds[0],
+            "observed": [
+                name for name, row in self._own_rows.items() if row.gate.mode == "observe"
+            ],
+            "clusters": [name for name in self.analyses.clusters if name in self._own_rows],
+            "ablation": {
+                full: [name for name in others if name in self._own_rows]
+                for full, others in self.analyses.ablation.items()
+                if full in self._own_rows
+            },
         }
 
     def run_settings(
@@ -327,7 +416,10 @@ class Study(Section):
                 f"study {self.name}: {method} does not run on {task} with {encoder}; see the "
                 "`methods` of that task and encoder"
             )
-        row, training = self.method_row(method, weight), self.training_of(task)
+        row = self.method_row(method, weight)
+        training = Training.model_validate(
+            merge(self.training_of(task).model_dump(), row.training)  # type: ignore[arg-type]
+        )
         epochs = row.epochs_factor * training.epochs
         try:
             return RunSettings(

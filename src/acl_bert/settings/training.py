@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from acl_bert.settings.base import Section
+from acl_bert.settings.base import Section, patch_of
 
 
 class Training(Section):
@@ -23,6 +23,9 @@ class Training(Section):
     batches: Literal["grouped", "shuffled"] = Field(
         "grouped", description="grouped: items of similar length share a batch, less padding"
     )
+    chosen_on: Literal["selection", "dev"] = Field(
+        "selection", description="the rows that choose the epoch; dev: as older work did"
+    )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 autocast where the hardware is quick at it"
     )
@@ -32,3 +35,9 @@ class Training(Section):
     threads: int = Field(
         1, ge=1, description="CPU threads of a run; results are reproducible for a given number"
     )
+
+
+# What a task, or a method, may have otherwise than its study.
+TrainingPatch = patch_of(Training)
+# A method's rows are tokenised as those of the others are, and run on the same hardware.
+MethodTrainingPatch = patch_of(Training, without=("max_length", "precision", "device", "threads"))

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from acl_bert.evaluation.depth import quarter_exits
 from acl_bert.evaluation.early_exit import score_at
 from acl_bert.study.layout import Layout
-from acl_bert.study.multi_exit import quarter_exits
 from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
 
 # A method has a colour, a dash and a marker of its own, to be told apart without colours too.

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -13,8 +13,9 @@ from acl_bert.run_files import TASK, data_path
 T = TypeVar("T")
 
 # A method's place in tables and figures: `multi_exit`, a classifier on every layer; `student`, one
-# classifier, and a teacher; `plain`, one classifier and no teacher.
-Kind = Literal["multi_exit", "student", "plain"]
+# classifier, and a teacher; `plain`, one classifier and no teacher. A `variant`, one of them with
+# a few keys changed, is shown by the analysis that it runs for, and nowhere else.
+Kind = Literal["multi_exit", "student", "plain", "variant"]
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -67,12 +68,44 @@ class TaskLayout:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A method under a value of λ or τ: `method` is the one whose runs have it."""
+
+    of: str
+    combination: str
+    key: Literal["lambda", "temperature"]
+    value: float
+    method: str
+
+    @property
+    def default(self) -> bool:
+        return self.method == self.of
+
+
+@dataclass(frozen=True)
+class World:
+    """One thing that the paper leaves open, decided otherwise.
+
+    `methods` names, for each method that this changes, the one that is it then.
+    """
+
+    choice: str
+    title: str
+    default: str
+    variant: str
+    methods: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Layout:
     """Tasks, encoders (name → hub id or folder) and methods (id → title) in the config's order.
 
     `cells` are the (task, encoder, method) that the study runs: it need not run them all.
     `multi_exit` are the methods with a classifier on every layer, `teachers` (method → its teacher)
-    those that learn from a run of another method.
+    those that learn from a run of another method. `variants` are methods with a few keys changed:
+    `sensitivity` and `audit` say for what. `observed` are the methods whose gate only records.
+    `clusters` are the methods whose representations are compared, `ablation` (a full method → the
+    others) those whose differences are.
     """
 
     study: str
@@ -83,14 +116,41 @@ class Layout:
     cells: frozenset[tuple[str, str, str]]
     multi_exit: frozenset[str]
     teachers: Mapping[str, str]
+    variants: frozenset[str] = frozenset()
+    sensitivity: tuple[Point, ...] = ()
+    audit: tuple[World, ...] = ()
+    observed: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    ablation: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def kind(self, method: str) -> Kind:
-        return kind_of(method, self.multi_exit, self.teachers)
+        if method in self.variants:
+            return "variant"
+        if method in self.multi_exit:
+            return "multi_exit"
+        return "student" if method in self.teachers else "plain"
 
     @property
     def outputs(self) -> tuple[list[str], list[str]]:
-        """See the function `outputs`."""
-        return outputs(self.cells, self.multi_exit, self.teachers)
+        """Names of the tables and of the figures that the study has, by the methods it runs.
+
+        `finetuning` is of plain methods. `multi_exit` and `layer_scores` are of multi-exit methods
+        and students, `quality_speed` of multi-exit ones. `tables/layer_scores.csv`, the one table
+        that is never printed, is written for every study and not named.
+        """
+        run = {method for _, _, method in self.cells}
+        kinds = {self.kind(method) for method in run}
+        has = {
+            "finetuning": "plain" in kinds,
+            "multi_exit": bool(kinds & {"multi_exit", "student"}),
+            "layer_scores": bool(kinds & {"multi_exit", "student"}),
+            "quality_speed": "multi_exit" in kinds,
+        }
+        tables, figures = (
+            [name for name, there in has.items() if there and name not in without]
+            for without in (("layer_scores",), ("multi_exit",))
+        )
+        return tables, figures
 
     def part(self, *kinds: Kind) -> "Layout":
         """The methods of some kinds alone, and what they run on."""
@@ -135,65 +195,54 @@ class Layout:
         return " – ".join([f"{what}, dev: {self.study}", *stand_ins])
 
 
-def kind_of(method: str, multi_exit: Collection[str], teachers: Collection[str]) -> Kind:
-    if method in multi_exit:
-        return "multi_exit"
-    return "student" if method in teachers else "plain"
-
-
-def outputs(
-    cells: Iterable[tuple[str, str, str]], multi_exit: Collection[str], teachers: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """Names of the tables and of the figures that a study has, by the methods that it runs.
-
-    `finetuning` is of plain methods. `multi_exit` and `layer_scores` are of multi-exit methods and
-    students, `quality_speed` of multi-exit ones. `tables/layer_scores.csv`, the one table that is
-    never printed, is written for every study and not named.
-    """
-    kinds = {kind_of(method, multi_exit, teachers) for _, _, method in cells}
-    tables, figures = [], []
-    if "plain" in kinds:
-        tables.append("finetuning")
-        figures.append("finetuning")
-    if kinds & {"multi_exit", "student"}:
-        tables.append("multi_exit")
-        figures.append("layer_scores")
-    if "multi_exit" in kinds:
-        tables.append("quality_speed")
-        figures.append("quality_speed")
-    return tables, figures
-
-
 def _among(named: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
     return {name: value for name, value in named.items() if name in names}
 
 
-def read_layout(
-    study_folder: Path,
-    tasks: Mapping[str, str],
+def read_layout(study_folder: Path, tasks: Mapping[str, str], *shown: Any, **more: Any) -> Layout:
+    """The layout of a study whose data is prepared: each task's `task.json` names its metrics.
+
+    Arguments are those of `layout_of`, but for the tasks: id → title. Raises InputError where a
+    task was not prepared yet.
+    """
+    read = {
+        task: _task(data_path(study_folder, task) / TASK, title) for task, title in tasks.items()
+    }
+    return layout_of(study_folder.name, read, *shown, **more)
+
+
+def layout_of(
+    study: str,
+    tasks: Mapping[str, TaskLayout],
     encoders: Mapping[str, str],
     methods: Mapping[str, str],
     seeds: Iterable[int],
     cells: Iterable[tuple[str, str, str]],
     multi_exit: Iterable[str],
     teachers: Mapping[str, str],
+    variants: Iterable[str] = (),
+    sensitivity: Iterable[Mapping[str, Any]] = (),
+    audit: Iterable[Mapping[str, Any]] = (),
+    observed: Iterable[str] = (),
+    clusters: Iterable[str] = (),
+    ablation: Mapping[str, Iterable[str]] | None = None,
 ) -> Layout:
-    """The layout of a study whose data is prepared: each task's `task.json` names its metrics.
-
-    Raises InputError where a task was not prepared yet.
-    """
+    """A layout from what `Study.shown` gives and the study's tasks."""
     return Layout(
-        study=study_folder.name,
-        tasks={
-            task: _task(data_path(study_folder, task) / TASK, title)
-            for task, title in tasks.items()
-        },
+        study=study,
+        tasks=dict(tasks),
         encoders=dict(encoders),
         methods=dict(methods),
         seeds=tuple(seeds),
         cells=frozenset(cells),
         multi_exit=frozenset(multi_exit),
         teachers=dict(teachers),
+        variants=frozenset(variants),
+        sensitivity=tuple(Point(**point) for point in sensitivity),
+        audit=tuple(World(**world) for world in audit),
+        observed=tuple(observed),
+        clusters=tuple(clusters),
+        ablation={full: tuple(others) for full, others in (ablation or {}).items()},
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from acl_bert.evaluation.depth import exit_at, quarter_exits
 from acl_bert.study.grids import (
     Block,
     Grid,
@@ -33,16 +34,6 @@ KINDS: dict[str, Kind] = {
 }
 EXIT = [*CELL[:3], "exit"]
 STATIC = "Static"  # the block of the half-depth grid
-
-
-def exit_at(depth: int, quarters: int) -> int:
-    """The exit at so many quarters of the depth, rounded up: 2, 3, 5, 6 of 6."""
-    return -(-depth * quarters // 4)
-
-
-def quarter_exits(depth: int) -> list[int]:
-    """The exits at the four quarters; fewer where the encoder has fewer layers."""
-    return sorted({exit_at(depth, quarters) for quarters in (1, 2, 3, 4)})
 
 
 def layer_scores(exits: pd.DataFrame, layout: Layout) -> pd.DataFrame:

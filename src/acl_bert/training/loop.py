@@ -49,7 +49,7 @@ def train(
     ones. Raises TrainingError where the numbers are no longer finite.
     """
     training, method = settings.training, settings.method
-    rows, selection = tokens.split("train"), tokens.split("selection")
+    rows, selection = tokens.split("train"), tokens.split(training.chosen_on)
     generator = np.random.default_rng(settings.seed)
     updates_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
     plan.freeze(model)

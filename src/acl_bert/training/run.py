@@ -27,6 +27,7 @@ from acl_bert.run_files import (
     METRICS,
     MODEL,
     PREDICTIONS,
+    REPRESENTATIONS,
     TIMINGS,
     RunFolder,
     prediction_columns,
@@ -38,6 +39,7 @@ from acl_bert.training import hardware
 from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
 from acl_bert.training.regimes import Plan
+from acl_bert.training.representations import write_representations
 from acl_bert.training.stopwatch import Stopwatch
 from acl_bert.training.teacher import check_teacher, load_teacher, read_teacher_outputs
 
@@ -155,6 +157,8 @@ def finetune(
     if score_dev:
         with seconds("dev"):
             exits, degenerate = evaluate(model, settings, tokens, work)
+            dev = tokens.split("dev")
+            write_representations(model, dev, training, work / REPRESENTATIONS)
         for layer, scores in exits.items():
             shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
             report(f"dev, epoch {best.epoch}, exit {layer}: {shown}")
