@@ -19,7 +19,7 @@ SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
 
-.PHONY: help demo test reproduce ui progress bench lint schema lock clean
+.PHONY: help demo test reproduce ui report progress bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: G
 
 ui: $(READY) ## MLflow's pages of CONFIG's study
 	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --port $(PORT)
+
+report: $(READY) ## tables, figures and report of what is finished of CONFIG's study
+	$(BIN)/python -m acl_bert analyse --config "$(CONFIG)"
 
 progress: $(READY) ## how far CONFIG's study is, and how long the rest will take
 	@$(BIN)/python -m acl_bert progress --config "$(CONFIG)"

@@ -24,8 +24,10 @@ onstart:
 
 
 rule all:
-    """Tables and figures of the whole study."""
+    """The whole study: its tables, its figures and its report."""
     default_target: True
     input:
         rules.tables.output,
         rules.figures.output,
+        rules.write_report.output,
+        rules.submissions.output if SUBMITTED else [],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from acl_bert.evaluation.depth import quarter_exits
 from acl_bert.files import write_csv, write_json
 from acl_bert.run_files import (
     CONFIG,
@@ -17,6 +18,7 @@ from acl_bert.run_files import (
     LOGITS,
     METRICS,
     PREDICTIONS,
+    REPRESENTATIONS,
     TIMINGS,
     epoch_columns,
     find_runs,
@@ -24,6 +26,8 @@ from acl_bert.run_files import (
     run_path,
     work_path,
 )
+from acl_bert.study.analyses.clusters import write_clusters
+from acl_bert.study.analyses.gradients import write_gradients
 from acl_bert.study.collect import collect
 from acl_bert.study.curves import write_curves
 from acl_bert.study.layout import Layout
@@ -104,6 +108,18 @@ def invented_logits(exits: int, rows: int = 8) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([-scores, scores], axis=2).astype(np.float32, order="C"), labels
 
 
+def invented_representations(exits: Collection[int], rows: int = 12) -> dict[str, np.ndarray]:
+    """At the first quarter's exit and the last: two classes, h beside its own label embedding."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(rows) % 2
+    tensors = {"labels": labels}
+    for exit in {quarter_exits(max(exits))[0], max(exits)} & set(exits):
+        centres = draw.normal(size=(2, 4)).astype(np.float32)
+        noise = 0.3 * draw.normal(size=(rows, 4)).astype(np.float32)
+        tensors |= {f"h.{exit}": centres[labels] + noise, f"label_embeddings.{exit}": centres}
+    return tensors
+
+
 def finish_run(
     study: Path,
     run_hash: str = "a" * 64,
@@ -165,6 +181,7 @@ def finish_run(
         },
         folder / LOGITS,
     )
+    save_file(invented_representations(exits), folder / REPRESENTATIONS)
     metrics = invented_metrics(task, encoder, method, seed, run_hash, exits)
     flagged = sorted({*degenerate_exits, *([max(exits)] if degenerate else [])})
     write_json(
@@ -232,4 +249,6 @@ def collect_results(study: Path, layout: Layout) -> Results:
     folders = [run.path for run in find_runs(study)]
     collect(folders, study)
     write_curves(folders, layout, study)
+    write_gradients(folders, layout, study)
+    write_clusters(folders, layout, study)
     return read_results(study, layout)

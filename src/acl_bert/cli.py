@@ -7,7 +7,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -273,41 +273,67 @@ def ui(args: argparse.Namespace) -> None:
 
 
 def where(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
-
-    folder = args.results / load_study(args.config).name
+    folder = _folder(args)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; run the study first")
     for name in ("tables", "figures"):
         for path in sorted((folder / name).iterdir()) if (folder / name).is_dir() else []:
             print(path)
     print(f"All runs: {folder / 'runs.csv'}; in MLflow: make ui CONFIG={args.config}")
+    print(f"The report: {folder / 'report.html'}")
 
 
 def collect(args: argparse.Namespace) -> None:
     from acl_bert.study.collect import collect
 
-    _, folder, runs = _runs(args)
-    collect(runs, folder)
+    collect(_runs(args), _folder(args))
 
 
 def sweep(args: argparse.Namespace) -> None:
     from acl_bert.study.curves import write_curves
-    from acl_bert.study.layout import read_layout
 
-    study, folder, runs = _runs(args)
-    write_curves(runs, read_layout(folder, **study.shown()), folder)
+    write_curves(_runs(args), _layout(args), _folder(args))
 
 
-def _runs(args: argparse.Namespace) -> tuple[Any, Path, list[Path]]:
-    """The study, its folder and the runs in it; all of the study's where they must be complete."""
+def gradients(args: argparse.Namespace) -> None:
+    from acl_bert.study.analyses.gradients import write_gradients
+
+    layout = _layout(args)
+    of = layout.and_variants(layout.observed.values())
+    write_gradients(_runs(args, of), layout, _folder(args))
+
+
+def clusters(args: argparse.Namespace) -> None:
+    from acl_bert.study.analyses.clusters import write_clusters
+
+    layout = _layout(args)
+    of = layout.and_variants(layout.clusters)
+    write_clusters(_runs(args, of), layout, _folder(args))
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    from acl_bert.settings.study import load_study
+
+    return args.results / load_study(args.config).name
+
+
+def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Path]:
+    """The study's finished runs, or those of some methods; all where they must be complete."""
     from acl_bert.run_files import RunFolder, run_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
-    folder = args.results / study.name
-    runs = [run_path(folder, *cell) for cell in study.cells()]
-    return study, folder, [run for run in runs if args.complete or RunFolder(run).finished]
+    cells = (cell for cell in study.cells() if of is None or cell[2] in of)
+    runs = [run_path(args.results / study.name, *cell) for cell in cells]
+    return [run for run in runs if args.complete or RunFolder(run).finished]
+
+
+def _layout(args: argparse.Namespace) -> Any:
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.layout import read_layout
+
+    study = load_study(args.config)
+    return read_layout(args.results / study.name, **study.shown())
 
 
 def progress(args: argparse.Namespace) -> None:
@@ -326,29 +352,79 @@ def progress(args: argparse.Namespace) -> None:
     print(progress(runs))
 
 
-def _results_and_layout(args: argparse.Namespace) -> tuple[Any, Any, Path]:
-    from acl_bert.settings.study import load_study
-    from acl_bert.study.layout import read_layout
-    from acl_bert.study.results import read_results
-
-    study = load_study(args.config)
-    folder = args.results / study.name
-    layout = read_layout(folder, **study.shown())
-    return read_results(folder, layout), layout, folder
-
-
 def tables(args: argparse.Namespace) -> None:
     from acl_bert.study.tables import write_tables
 
-    results, layout, folder = _results_and_layout(args)
-    write_tables(results, layout, folder / "tables")
+    results, layout, folder = _results(args)
+    write_tables(_tables(args, results, layout), results, layout, folder / "tables")
+
+
+def _results(args: argparse.Namespace) -> tuple[Any, Any, Path]:
+    from acl_bert.study.results import read_results
+
+    layout, folder = _layout(args), _folder(args)
+    return read_results(folder, layout), layout, folder
+
+
+def _tables(args: argparse.Namespace, results: Any, layout: Any) -> Any:
+    from acl_bert.study.claims.claims import load_claims
+    from acl_bert.study.tables import study_tables
+
+    return study_tables(results, layout, load_claims(args.claims))
 
 
 def figures(args: argparse.Namespace) -> None:
     from acl_bert.study.figures import write_figures
 
-    results, layout, folder = _results_and_layout(args)
+    results, layout, folder = _results(args)
     write_figures(results, layout, folder / "figures")
+
+
+def report(args: argparse.Namespace) -> None:
+    from acl_bert.settings.deviations import deviations
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.claims.claims import load_claims
+    from acl_bert.study.report.assemble import study_report
+    from acl_bert.study.report.paper import write_paper
+    from acl_bert.study.report.report import write_report
+
+    study = load_study(args.config)
+    results, layout, folder = _results(args)
+    found = _tables(args, results, layout)
+    captions = {path.stem: path.read_text("utf-8") for path in args.captions.glob("*.rst")}
+    page = study_report(
+        folder,
+        layout,
+        study.cells(),
+        found,
+        load_claims(args.claims),
+        captions,
+        deviations(study),
+        _mirror_of(args, study),
+    )
+    write_report(page, folder / "report.html")
+    write_paper(folder, *layout.outputs, captions)
+
+
+def _mirror_of(args: argparse.Namespace, study: Any) -> Any:
+    from acl_bert.study.report.assemble import Mirror
+    from acl_bert.tracking.mirror import RUN_HASH
+
+    return Mirror(RUN_HASH, f"make ui CONFIG={args.config}") if study.tracking.enabled else None
+
+
+def submissions(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.submission import write_submissions
+
+    specs = load_study(args.config).task_specs
+    write_submissions(_runs(args), _layout(args), specs, _folder(args))
+
+
+def analyse(args: argparse.Namespace) -> None:
+    for stage in (collect, sweep, gradients, clusters, tables, figures, report):
+        stage(args)
+    where(args)
 
 
 def predict(args: argparse.Namespace) -> None:
@@ -425,13 +501,35 @@ def build_parser() -> argparse.ArgumentParser:
     gathering = (
         verb(collect, "gather runs.csv, exits.csv and timings.csv"),
         verb(sweep, "early_exit.csv: what early exiting costs and saves, from saved logits"),
+        verb(gradients, "gradients.csv: the angles at every step, where a gate observes"),
+        verb(submissions, "the files that GLUE's server takes, where test sets were predicted"),
+        verb(clusters, "clusters.csv, tsne.csv: how classes part at the first quarter's exit"),
     )
     for each in gathering:
         each.add_argument(
             "--complete", action="store_true", help="fail where one of the study's runs is missing"
         )
-    verb(tables, "write the tables from what was gathered")
+    tables_verb = verb(tables, "write the tables from what was gathered")
     verb(figures, "draw the figures from what was gathered")
+    report_verb = verb(report, "write the report, and what a paper includes")
+    analyse_verb = verb(
+        analyse, "gather the runs that are finished, then tables, figures and the report"
+    )
+    analyse_verb.set_defaults(complete=False)
+    for each in (tables_verb, report_verb, analyse_verb):
+        each.add_argument(
+            "--claims",
+            type=Path,
+            default=Path("config", "claims.yaml"),
+            help="the paper's claims (%(default)s)",
+        )
+    for each in (report_verb, analyse_verb):
+        each.add_argument(
+            "--captions",
+            type=Path,
+            default=Path("workflow", "report"),
+            help="a folder with a caption for each table and figure (%(default)s)",
+        )
     verb(progress, "say how many of the study's runs are done, and how long the rest will take")
     init = verb(init_tracking, "create the study's MLflow store")
     init.add_argument("--marker", type=Path, help="a file to write the store's URI to")

@@ -25,6 +25,7 @@ TIMINGS = "timings.json"
 HISTORY = "history.csv"
 EPOCHS = "epochs.csv"
 PREDICTIONS = "predictions.csv"
+TEST_PREDICTIONS = "test_predictions.csv"  # where the task has test sets
 LOGITS = "logits.safetensors"  # of every exit on the dev sets: `<set>.logits`, `<set>.labels`
 REPRESENTATIONS = "representations.safetensors"  # h of some dev rows, and the label embeddings
 MODEL = "model"
@@ -48,9 +49,9 @@ PUBLISHED = (
 )
 
 # One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
-# `kept`: 1 where the contrastive term counted, 0 where it was dropped; over several micro-batches
-# or exits the share of those that kept it, as `angle` is their mean. `angle_h`: the angle over h,
-# where `angle` is over parameters.
+# `kept`: 1 where the contrastive term's gradient was used as it is, 0 where it was dropped or (by
+# project and gradvac) changed; over several micro-batches or exits the share of those that kept it,
+# as `angle` is their mean. `angle_h`: the angle over h, where `angle` is over parameters.
 HISTORY_COLUMNS = (
     "step",
     "epoch",
@@ -79,6 +80,10 @@ def epoch_columns(selection_metrics: list[str]) -> tuple[str, ...]:
 def prediction_columns(classes: int) -> tuple[str, ...]:
     """Columns of `predictions.csv` (one row an example of a dev set)."""
     return ("split", "index", "label", "prediction", *(f"logit_{k}" for k in range(classes)))
+
+
+# Of `test_predictions.csv` (one row an example of a test set).
+TEST_COLUMNS = ("split", "index", "prediction")
 
 
 class Selection(TypedDict):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from sklearn import metrics as sklearn_metrics
 
-from acl_bert.evaluation.metrics import is_degenerate, score
+from acl_bert.evaluation.metrics import METRICS, confusion, is_degenerate, score
 
 LABELS = np.array([0, 0, 1, 1, 1])
 
@@ -44,3 +45,26 @@ def test_never_predicting_the_positive_class_is_f1_zero_not_nan() -> None:
 def test_three_classes() -> None:
     values = score(logits(0, 1, 2, 2, classes=3), np.array([0, 1, 2, 0]), ["accuracy"])
     assert values == {"accuracy": 0.75}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_many_sets_at_once_score_as_scikit_learn_scores_each(classes: int, rows: int) -> None:
+    draw = np.random.default_rng(rows)
+    labels = draw.integers(0, classes, rows)
+    predictions = draw.integers(0, classes, (rows, 5, 2))
+    predictions[:, 0] = 0  # one class throughout
+    predictions[:, 1] = labels[:, None]
+    expected = {
+        "accuracy": sklearn_metrics.accuracy_score,
+        "matthews": sklearn_metrics.matthews_corrcoef,
+    }
+    if classes == 2:
+        expected["f1"] = lambda y, z: sklearn_metrics.f1_score(y, z, labels=[1], average="macro")
+    counts = confusion(labels, predictions, classes)
+    for name, of in expected.items():
+        found = METRICS[name](counts)
+        assert found.shape == (5, 2)
+        for place in np.ndindex(found.shape):
+            wanted = of(labels, predictions[:, *place])
+            assert found[place] == pytest.approx(wanted, abs=1e-12), (name, place)

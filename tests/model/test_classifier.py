@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from transformers import AutoModel
 
 from acl_bert.encoders import encoder_fingerprint, resolve_path
 from acl_bert.errors import InputError
-from acl_bert.model.build import build_classifier
+from acl_bert.model.build import build_classifier, load_model
 from acl_bert.model.classifier import EncoderClassifier
 
 INPUTS = {
@@ -20,9 +21,11 @@ INPUTS = {
 }
 
 
-def build(path: Path | str, representation: str = "pooler", seed: int = 0) -> EncoderClassifier:
+def build(
+    path: Path | str, representation: str = "pooler", seed: int = 0, **more: Any
+) -> EncoderClassifier:
     torch.manual_seed(seed)
-    return build_classifier(str(path), None, ["no", "yes"], representation).eval()
+    return build_classifier(str(path), None, ["no", "yes"], representation, **more).eval()
 
 
 @torch.no_grad()
@@ -72,6 +75,45 @@ def test_label_embeddings_are_the_classifiers_weight(tiny_encoder: Path) -> None
     model = build(tiny_encoder)
     assert model.heads[-1].label_embeddings is model.heads[-1].classifier.weight
     assert model.heads[-1].label_embeddings.shape == (2, 32)
+
+
+@torch.no_grad()
+def test_the_mlp_is_three_layers_on_the_first_token(tiny_encoder: Path) -> None:
+    model = build(tiny_encoder, "mlp")
+    (h,) = build(tiny_encoder, "first_token").represent(**INPUTS)
+    head = model.heads[-1]
+    weights = [p for name, p in head.pooler.named_parameters() if name.endswith("weight")]
+    assert len(weights) == 3
+    assert all(0.015 < w.std() < 0.025 for w in weights), "fresh, not the pre-trained pooler's"
+    for place, w in enumerate(weights):
+        h = h @ w.T
+        if place < 2:
+            h = h.relu()
+    torch.testing.assert_close(model.represent(**INPUTS)[0], h)
+
+
+@torch.no_grad()
+def test_cosine_logits(tiny_encoder: Path) -> None:
+    model = build(tiny_encoder, cosine_temperature=0.25)
+    head = model.heads[-1]
+    assert [name for name, _ in head.classifier.named_parameters()] == ["weight"]
+    (h,) = model.represent(**INPUTS)
+    cosines = torch.nn.functional.cosine_similarity(h[:, None], head.label_embeddings, dim=2)
+    torch.testing.assert_close(model(**INPUTS).logits, cosines / 0.25)
+
+
+@pytest.mark.parametrize("every_layer", [False, True])
+def test_a_cosine_model_is_saved_and_loaded_again(
+    tiny_encoder: Path, tmp_path: Path, every_layer: bool
+) -> None:
+    model = build(tiny_encoder, "mlp", every_layer=every_layer, cosine_temperature=0.1)
+    model.save_pretrained(tmp_path)
+    again = load_model(tmp_path)
+    assert type(again) is type(model)
+    assert (again.config.representation, again.config.cosine_temperature) == ("mlp", 0.1)
+    logits = model(**INPUTS).logits
+    assert torch.equal(again(**INPUTS).logits, logits)
+    assert logits.abs().max() <= 10.0001
 
 
 def test_saved_and_loaded_again(tiny_encoder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""ACL-Grad: what it decides, and what it makes of the two gradients."""
+"""The gate: what each mode decides, and what it makes of the two gradients."""
 
 import json
 import math
@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from acl_bert.objectives import GateDecision, acl_embed_loss, combine, gate, gate_decision
+from acl_bert.objectives import (
+    GateDecision,
+    RunningTargets,
+    Weights,
+    acl_embed_loss,
+    combine,
+    gate,
+    inner_products,
+    settle,
+)
 from acl_bert.objectives.gate import Gradients
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "gates.json").read_text())
@@ -25,6 +34,24 @@ def vectors_at(degrees: float, n: int = 6, lengths: tuple[float, float] = (1, 1)
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def decide(
+    g_ce: Gradients, g_term: Gradients, mode: str = "discard", **options: float
+) -> GateDecision:
+    (products,) = inner_products([(g_ce, g_term)])
+    return settle(products, mode, **{"ce_weight": 1.0, "weight": 0.5} | options)
+
+
+def seen(g_ce: Gradients, g_term: Gradients, threshold: float = 90) -> tuple[float | None, bool]:
+    decision = decide(g_ce, g_term, threshold=threshold)
+    return decision.angle, decision.keep
+
+
+def combined(
+    g_ce: Gradients, g_term: Gradients, ce_weight: float, weight: float
+) -> list[Tensor | None]:
+    return combine(g_ce, g_term, [Weights(ce_weight, weight)] * len(g_ce))
 
 
 class Task:
@@ -70,23 +97,27 @@ def joined(gradients: Gradients) -> Tensor:
 
 @pytest.mark.parametrize("vector", VECTORS)
 @pytest.mark.parametrize("parts", [[12], [1, 4, 7]], ids=["one parameter", "three"])
-def test_matches_the_vectors(vector: dict, parts: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("mode", "expected_key"),
+    [("discard", "discard"), ("project", "pcgrad"), ("gradvac", "pcgrad")],  # φ̂ is 0 at first
+)
+def test_matches_the_vectors(vector: dict, parts: list[int], mode: str, expected_key: str) -> None:
     g_ce, g_contrastive, expected = (
         torch.tensor(vector[key], dtype=DOUBLE).split(parts)
-        for key in ("g_ce", "g_contrastive", "discard")
+        for key in ("g_ce", "g_contrastive", expected_key)
     )
-    decision = gate_decision(g_ce, g_contrastive)
+    decision = decide(g_ce, g_contrastive, mode, weight=vector["weight"])
     assert decision.angle == pytest.approx(vector["angle_degrees"], rel=1e-12)
     assert decision.keep == (vector["angle_degrees"] <= 90)
-    update = combine(g_ce, g_contrastive, 1.0, vector["weight"], decision.keep)
-    torch.testing.assert_close(joined(update), joined(expected), rtol=1e-12, atol=0)
+    update = combine(g_ce, g_contrastive, [decision.inside] * len(parts))
+    torch.testing.assert_close(joined(update), joined(expected), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("threshold", [75, 90, 105, 120])
 @pytest.mark.parametrize("off", [-60, -1, -1e-6, 1e-6, 1, 60])
 def test_the_threshold_decides(threshold: float, off: float) -> None:
     g_ce, g_contrastive = vectors_at(threshold + off, lengths=(3, 1e-4))
-    decision = gate_decision([g_ce], [g_contrastive], threshold)
+    decision = decide([g_ce], [g_contrastive], threshold=threshold)
     assert decision.angle == pytest.approx(threshold + off, abs=1e-9)
     assert decision.keep == (off <= 0)
 
@@ -110,13 +141,12 @@ def test_exactly_90_degrees_is_kept(
     g_ce, g_contrastive = (
         torch.tensor(g, dtype=dtype).split(1 if split else len(g)) for g in (a, b)
     )
-    assert gate_decision(g_ce, g_contrastive) == GateDecision(angle=90.0, keep=True)
+    assert seen(g_ce, g_contrastive) == (90.0, True)
 
 
 def test_just_beyond_90_degrees_is_discarded() -> None:
     """By the sign of the product: the angle itself may round to 90."""
-    decision = gate_decision([torch.tensor([1.0, 0.0])], [torch.tensor([-1e-25, 1.0])])
-    assert decision == GateDecision(angle=90.0, keep=False)
+    assert seen([torch.tensor([1.0, 0.0])], [torch.tensor([-1e-25, 1.0])]) == (90.0, False)
 
 
 @pytest.mark.parametrize("threshold", [75, 90, 180])
@@ -124,7 +154,7 @@ def test_parallel_and_opposite(threshold: float) -> None:
     """Rounding takes the cosine neither beyond ±1 nor, at 180°, below the threshold's."""
     for seed in range(50):
         g = torch.randn(7, dtype=DOUBLE, generator=seeded(seed))
-        along, against = (gate_decision([g], [f * g], threshold) for f in (0.3, -0.3))
+        along, against = (decide([g], [f * g], threshold=threshold) for f in (0.3, -0.3))
         assert along.angle == pytest.approx(0, abs=1e-5) and along.keep
         assert against.angle == pytest.approx(180, abs=1e-5)
         assert against.keep == (threshold == 180)
@@ -134,31 +164,31 @@ def test_parallel_and_opposite(threshold: float) -> None:
 @pytest.mark.parametrize("zero", [torch.zeros(4), None])
 def test_a_zero_gradient_has_no_angle_and_is_kept(zero: Tensor | None, threshold: float) -> None:
     g = torch.randn(4, generator=seeded())
-    nothing = GateDecision(angle=None, keep=True)
-    assert gate_decision([g], [zero], threshold) == nothing
-    assert gate_decision([zero], [g], threshold) == nothing
-    assert gate_decision([zero], [zero], threshold) == nothing
-    assert gate_decision([], [], threshold) == nothing
-    assert gate_decision([g, zero], [zero, g], threshold).angle == 90
+    nothing = (None, True)
+    assert seen([g], [zero], threshold) == nothing
+    assert seen([zero], [g], threshold) == nothing
+    assert seen([zero], [zero], threshold) == nothing
+    assert seen([], [], threshold) == nothing
+    assert seen([g, zero], [zero, g], threshold)[0] == 90
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_gradient_that_is_not_finite_has_no_angle_and_is_kept(value: float) -> None:
     bad, good = torch.tensor([value, 1.0]), torch.ones(2)
     for pair in ([bad], [good]), ([good], [bad]):
-        assert gate_decision(*pair) == GateDecision(angle=None, keep=True)
+        assert seen(*pair) == (None, True)
 
 
 def test_tiny_gradients_still_have_an_angle() -> None:
     """Their squares underflow in float32."""
     g_ce, g_contrastive = ([g.float() * 1e-30] for g in vectors_at(60))
-    assert gate_decision(g_ce, g_contrastive).angle == pytest.approx(60, abs=1e-4)
+    assert decide(g_ce, g_contrastive).angle == pytest.approx(60, abs=1e-4)
 
 
 def test_none_stands_for_zeros() -> None:
     a, b, c = (torch.randn(2, 3, generator=seeded(seed)) for seed in range(3))
     zeros = torch.zeros(2, 3)
-    assert gate_decision([a, b, None, None], [c, None, b, None]) == gate_decision(
+    assert decide([a, b, None, None], [c, None, b, None]) == decide(
         [a, b, zeros, zeros], [c, zeros, b, zeros]
     )
 
@@ -186,7 +216,8 @@ def test_a_discarded_step_is_the_ce_step_bit_for_bit(convex: bool) -> None:
     task = Task()
     ce_alone, _ = task.gradients()
     g_ce, g_contrastive = task.gradients()
-    update = combine(g_ce, g_contrastive, 0.5 if convex else 1.0, 0.5, keep=False)
+    weights = decide([torch.ones(1)], [-torch.ones(1)], ce_weight=0.5 if convex else 1.0).inside
+    update = combine(g_ce, g_contrastive, [weights] * len(g_ce))
     assert identical(update, ce_alone)
 
 
@@ -201,7 +232,7 @@ def test_a_kept_step_is_the_weighted_sum_bit_for_bit(
         assert ce is not None
         weighted = ce if ce_weight == 1 else ce_weight * ce
         expected.append(weighted if contrastive is None else weighted + weight * contrastive)
-    update = combine(*task.gradients(), ce_weight, weight, keep=True)
+    update = combined(*task.gradients(), ce_weight, weight)
     assert identical(update, expected)
 
 
@@ -214,7 +245,7 @@ def test_a_kept_step_is_the_joint_backward(ce_weight: float) -> None:
     ce, contrastive = task.losses()
     g_ce = torch.autograd.grad(ce, task.parameters, retain_graph=True)
     g_contrastive = torch.autograd.grad(contrastive, task.parameters, allow_unused=True)
-    update = combine(g_ce, g_contrastive, ce_weight, 0.3, keep=True)
+    update = combined(g_ce, g_contrastive, ce_weight, 0.3)
     for parameter, u in zip(task.parameters, update, strict=True):
         torch.testing.assert_close(u, parameter.grad, rtol=1e-10, atol=1e-14)
 
@@ -228,11 +259,27 @@ def test_combine_where_a_loss_does_not_reach_a_parameter() -> None:
             None,
         ]
 
-    for keep, expected in [(True, [0.75, 0.5, 0.25, None]), (False, [1, 1, None, None])]:
-        update = combine(*given(), 0.5, 0.25, keep)
+    for weights, expected in [
+        ((0.5, 0.25), [0.75, 0.5, 0.25, None]),
+        ((1.0, 0.0), [1, 1, None, None]),
+        ((0.0, 1.0), [1, None, 1, None]),
+    ]:
+        update = combined(*given(), *weights)
         assert [None if u is None else u[0].item() for u in update] == expected
-    assert combine([None], [None], 0.5, 0.5, keep=True) == [None]
-    assert combine([], [], 1.0, 0.5, keep=True) == []
+    assert combined([None], [None], 0.5, 0.5) == [None]
+    assert combine([], [], []) == []
+
+
+def test_a_gradient_of_weight_0_is_left_out_whatever_it_is() -> None:
+    good, bad = torch.ones(1), torch.tensor([math.nan])
+    assert combined([good], [bad], 1.0, 0.0) == combined([bad], [good], 0.0, 1.0) == [good]
+
+
+def test_each_parameter_has_its_own_weights() -> None:
+    """Also where two parameters were given one tensor."""
+    shared, term = torch.ones(1), [torch.ones(1), torch.ones(1)]
+    update = combine([shared, shared], term, [Weights(1.0, 0.5), Weights(3.0, 0.25)])
+    assert [u.item() for u in update if u is not None] == [1.5, 3.25]
 
 
 @pytest.mark.parametrize("ce_weight", [1.0, 0.5])
@@ -251,7 +298,7 @@ def test_gradients_that_share_memory_are_combined_once(ce_weight: float) -> None
     both = shared()
     for g_ce, g_contrastive in [(shared(), expanded()), (expanded(), shared()), (both, both)]:
         expected = [ce_weight * ce + 0.25 * g for ce, g in zip(g_ce, g_contrastive, strict=True)]
-        update = combine(g_ce, g_contrastive, ce_weight, 0.25, keep=True)
+        update = combined(g_ce, g_contrastive, ce_weight, 0.25)
         assert identical(update, expected)
 
 
@@ -259,15 +306,164 @@ def shared_memory(tensors: tuple[Tensor, ...]) -> bool:
     return len({x.data_ptr() for x in tensors}) < len(tensors)
 
 
+# ---- PCGrad and GradVac
+
+
+@pytest.mark.parametrize("mode", ["project", "gradvac"])
+@pytest.mark.parametrize(
+    ("g_ce", "g_term", "changed"),
+    [
+        ([2.0, 0.0], [-3.0, 4.0], [0.0, 4.0]),  # the first component opposes g_CE
+        ([0.0, -1.0], [1.0, 0.5], [1.0, 0.0]),
+        ([1.0, 1.0], [-1.0, 0.0], [-0.5, 0.5]),
+        ([1.0, 0.0], [-2.0, 0.0], [0.0, 0.0]),  # opposite: nothing is left
+        ([1.0, 0.0], [0.0, 2.0], [0.0, 2.0]),  # orthogonal, or nearer: as it is
+        ([1.0, 0.0], [3.0, 2.0], [3.0, 2.0]),
+    ],
+)
+def test_a_conflict_by_hand(
+    mode: str, g_ce: list[float], g_term: list[float], changed: list[float]
+) -> None:
+    """GradVac's first target is 0, with which it is PCGrad."""
+    first, second = ([torch.tensor(g, dtype=DOUBLE)] for g in (g_ce, g_term))
+    decision = decide(first, second, mode, ce_weight=0.75, weight=0.25)
+    assert decision.keep == (changed == g_term)
+    assert decision.outside == (0.75, 0.25)
+    (update,) = combine(first, second, [decision.inside])
+    assert update is not None
+    expected = [0.75 * a + 0.25 * b for a, b in zip(g_ce, changed, strict=True)]
+    assert update.tolist() == pytest.approx(expected, abs=1e-15)
+
+
+def test_gradvac_by_hand() -> None:
+    """φ = 0, φ̂ = 0.6: g gains ‖g‖·0.6/(‖g_CE‖·0.8) of g_CE, a 3-4-5 triangle."""
+    g_ce, g = [torch.tensor([10.0, 0.0], dtype=DOUBLE)], [torch.tensor([0.0, 4.0], dtype=DOUBLE)]
+    decision = decide(g_ce, g, "gradvac", target=0.6)
+    assert (decision.angle, decision.keep) == (90.0, False)
+    (update,) = combine(g_ce, g, [Weights(decision.inside.ce - 1, 0.5)])
+    assert update is not None and update.tolist() == pytest.approx([1.5, 2.0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("weights", [(1.0, 0.5), (0.3, 0.7)])
+@pytest.mark.parametrize(
+    ("mode", "target"), [("project", 0.0), ("gradvac", 0.0), ("gradvac", 0.4), ("gradvac", -0.3)]
+)
+def test_is_the_published_rule(
+    seed: int, weights: tuple[float, float], mode: str, target: float
+) -> None:
+    """In loops over all components, of gradients in several parameters."""
+    draw = seeded(seed)
+    shapes = [(3, 4), (5,), ()]
+    g_ce, g = ([torch.randn(x, generator=draw, dtype=DOUBLE) for x in shapes] for _ in range(2))
+    if seed % 2:  # surely a conflict
+        g = [b - 0.5 * a for a, b in zip(g_ce, g, strict=True)]
+    a, b = ([v for x in side for v in x.flatten().tolist()] for side in (g_ce, g))
+    dot, aa, bb = (
+        math.fsum(x * y for x, y in zip(p, q, strict=True)) for p, q in ((a, b), (a, a), (b, b))
+    )
+    phi = dot / math.sqrt(aa * bb)
+    if mode == "project":
+        changed = [y - dot / aa * x for x, y in zip(a, b, strict=True)] if dot < 0 else b
+    elif phi < target:
+        added = math.sqrt(bb) * (target * math.sqrt(1 - phi**2) - phi * math.sqrt(1 - target**2))
+        added /= math.sqrt(aa) * math.sqrt(1 - target**2)
+        changed = [y + added * x for x, y in zip(a, b, strict=True)]
+    else:
+        changed = b
+    decision = decide(g_ce, g, mode, ce_weight=weights[0], weight=weights[1], target=target)
+    update = combine(
+        [x.clone() for x in g_ce], [x.clone() for x in g], [decision.inside] * len(shapes)
+    )
+    expected = [weights[0] * x + weights[1] * y for x, y in zip(a, changed, strict=True)]
+    flat = [v for u in update if u is not None for v in u.flatten().tolist()]
+    assert flat == pytest.approx(expected, rel=1e-10, abs=1e-13)
+
+
+def turned(g_ce: Tensor, g: Tensor, decision: GateDecision) -> Tensor:
+    """What became of the term's gradient."""
+    added = (decision.inside.ce - decision.outside.ce) / decision.inside.term
+    return g + added * g_ce
+
+
+@pytest.mark.parametrize("degrees", [90.001, 100, 135, 179])
+def test_the_projected_gradient_is_orthogonal(degrees: float) -> None:
+    g_ce, g = vectors_at(degrees, lengths=(3, 1e-3))
+    projected = turned(g_ce, g, decide([g_ce], [g], "project"))
+    assert abs(torch.dot(projected, g_ce).item()) < 1e-12 * 3e-3
+    # What did not oppose g_CE is left.
+    along = torch.dot(projected, g) / projected.norm() ** 2
+    assert along.item() == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("degrees", [30, 89, 90, 120, 179])
+@pytest.mark.parametrize("target", [-0.9, -0.2, 0.0, 0.01, 0.5, 0.999])
+def test_gradvac_brings_the_cosine_to_the_target(degrees: float, target: float) -> None:
+    g_ce, g = vectors_at(degrees, lengths=(1e-3, 5))
+    decision = decide([g_ce], [g], "gradvac", target=target)
+    cosine = math.cos(math.radians(degrees))
+    assert decision.keep == (cosine >= target - 1e-9)
+    after = turned(g_ce, g, decision)
+    found = torch.dot(after, g_ce) / (after.norm() * g_ce.norm())
+    assert found.item() == pytest.approx(max(cosine, target), abs=1e-9)
+    if decision.keep:
+        assert decision.inside == decision.outside
+
+
+@pytest.mark.parametrize("mode", ["project", "gradvac"])
+@pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])
+def test_without_an_angle_the_two_are_combined_plainly(mode: str, bad: float) -> None:
+    g, without = torch.tensor([-1.0]), torch.tensor([bad])
+    for pair in (([g], [without]), ([without], [g])):
+        decision = decide(*pair, mode, target=0.5)
+        assert (decision.angle, decision.keep) == (None, True)
+        assert decision.inside == decision.outside == (1.0, 0.5)
+
+
+def test_the_running_target_follows_the_cosine() -> None:
+    targets = RunningTargets()
+    assert targets["h3"] == 0.0
+    targets.follow("h3", 0.5)
+    assert targets["h3"] == pytest.approx(0.005)
+    targets.follow("h3", -1.0)
+    assert targets["h3"] == pytest.approx(0.99 * 0.005 - 0.01)
+    targets.follow("h3", None)
+    assert targets["h3"] == pytest.approx(-0.00505)
+    assert targets["h4"] == 0.0
+    for _ in range(10_000):
+        targets.follow("h4", 1.0)
+    assert 0.999 < targets["h4"] < 1, "1 would ask for an infinite multiple"
+
+
+def test_targets_go_on_where_their_state_was_taken() -> None:
+    draws = torch.rand(40, generator=seeded()).tolist()
+    whole, first, second = RunningTargets(), RunningTargets(), RunningTargets()
+    second.follow("h1", 0.9)  # forgotten
+    for x in draws:
+        whole.follow("h2", x)
+    for x in draws[:20]:
+        first.follow("h2", x)
+    state = first.state_dict()
+    written = json.dumps(state)
+    first.follow("h2", 1.0)
+    assert json.dumps(state) == written, "a copy"
+    second.load_state_dict(json.loads(written))
+    for x in draws[20:]:
+        second.follow("h2", x)
+    assert second.state_dict() == whole.state_dict()
+    assert second["h1"] == 0.0
+
+
 def test_wrong_arguments_are_refused() -> None:
     g = torch.ones(2)
     for threshold in (0, -90, 181, math.nan):
         with pytest.raises(ValueError, match="threshold"):
-            gate_decision([g], [g], threshold)
+            decide([g], [g], threshold=threshold)
+    with pytest.raises(ValueError, match="mode is 'off'"):
+        decide([g], [g], "off")
     with pytest.raises(ValueError):
-        gate_decision([g, g], [g])
+        decide([g, g], [g])
     with pytest.raises(ValueError, match="shapes"):
-        gate_decision([torch.ones(2, 3)], [torch.ones(3, 2)])
-    for keep in (True, False):
-        with pytest.raises(ValueError, match="2 CE gradients"):
-            combine([g, g], [g], 1.0, 0.5, keep)
+        decide([torch.ones(2, 3)], [torch.ones(3, 2)])
+    with pytest.raises(ValueError, match="2 CE gradients"):
+        combine([g, g], [g], [Weights(1.0, 0.5)] * 2)

@@ -134,6 +134,21 @@ def test_every_choice_can_be_made_for_every_row_that_it_names() -> None:
             assert world["methods"].get(method, method) != method, (world["choice"], method)
 
 
+def test_the_pilot_trains_again_only_what_does_not_observe_anyway() -> None:
+    asked = {"gradients": {"tasks": ["acceptability"]}}
+    ours = study(asked)
+    assert ours.shown()["observed"] == {
+        "ce_scl": "ce_scl@gate.mode=observe",
+        "acl_embed": "acl_embed@gate.mode=observe",
+    }
+    assert "ce_scl@gate.mode=observe" not in ours.methods_of("inference", "tiny")
+    observing = {"ce_scl": {"gate": {"mode": "observe"}}}
+    ours = study(asked, methods=METHODS | observing)
+    assert ours.shown()["observed"]["ce_scl"] == "ce_scl"
+    # They are shown without being asked for.
+    assert study({}, methods=METHODS | observing).shown()["observed"] == {"ce_scl": "ce_scl"}
+
+
 def test_a_choice_of_the_studys_own() -> None:
     own = {
         "title": "rate",
@@ -158,6 +173,8 @@ def test_a_choice_of_the_studys_own() -> None:
         ({"sensitivity": {"methods": ["acl_cl"]}}, "sensitivity.methods: acl_cl has a teacher"),
         ({"sensitivity": {"methods": ["ce"]}}, "sensitivity.methods: ce has .* no contrastive"),
         ({"sensitivity": {"lambdas": [1.5]}}, "lambda: 1.5 is above 1"),
+        ({"gradients": {"methods": ["acl"]}}, "gradients.methods: the gate of acl acts"),
+        ({"gradients": {"methods": ["ce"]}}, "gate.mode: observe needs a term"),
         ({"sensitivity": {"lambda": [0.5]}}, "did you mean 'lambdas'"),
         ({"audit": {"more": {"x": {"title": "x"}}}}, "analyses.audit.more.x.default: is missing"),
     ],

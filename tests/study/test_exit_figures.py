@@ -168,7 +168,9 @@ def test_sixteen_methods_are_told_apart(tmp_path: Path) -> None:
 def test_png_and_pdf_are_written_alike_twice(tmp_path: Path) -> None:
     layout = layout_of(tmp_path)
     runs, timings = (pd.DataFrame(columns=pd.Index(c)) for c in (RUNS_COLUMNS, TIMINGS_COLUMNS))
-    results = Results(runs, invented_exits(), invented_curves(), timings)
+    none = pd.DataFrame()
+    collected = (runs, invented_exits(), invented_curves(), timings)
+    results = Results(*collected, gradients=none, clusters=none, tsne=none)
     paths = write_figures(results, layout, tmp_path / "figures")
     assert [path.name for path in paths] == [
         f"{name}.{ending}"

@@ -20,7 +20,7 @@ from acl_bert.study.multi_exit import (
     quarter_exits,
 )
 from acl_bert.study.results import Results
-from acl_bert.study.tables import write_tables
+from acl_bert.study.tables import study_tables, write_tables
 
 SEEDS = (1, 2)
 TASKS = {"mrpc": "MRPC", "rte": "RTE"}
@@ -263,12 +263,12 @@ def test_latex_has_a_table_a_section_with_its_own_notes(results: Results, layout
 def test_the_fine_tuning_table_has_single_exit_methods_alone(
     study: Path, results: Results, layout: Layout
 ) -> None:
-    paths = write_tables(results, layout, study / "tables")
+    paths = write_tables(study_tables(results, layout, {}), results, layout, study / "tables")
     assert [path.name for path in paths] == [
         "layer_scores.csv",
         *(
             f"{name}.{ending}"
-            for name in ("finetuning", "multi_exit", "quality_speed")
+            for name in ("finetuning", "multi_exit", "quality_speed", "claims")
             for ending in ("csv", "md", "tex")
         ),
     ]
@@ -285,7 +285,8 @@ def test_the_fine_tuning_table_has_single_exit_methods_alone(
 def test_a_study_of_multi_exit_methods_alone_has_no_fine_tuning_table(
     tmp_path: Path, results: Results, layout: Layout
 ) -> None:
-    paths = write_tables(results, layout.part("multi_exit"), tmp_path)
+    multi = layout.part("multi_exit")
+    paths = write_tables(study_tables(results, multi, {}), results, multi, tmp_path)
     assert not [path.name for path in paths if path.name.startswith("finetuning")]
 
 
@@ -293,8 +294,8 @@ def test_students_alone_have_a_table_of_exits_and_no_early_exiting(
     tmp_path: Path, results: Results, layout: Layout
 ) -> None:
     students = layout.part("student")
-    tables = write_tables(results, students, tmp_path)
-    assert {path.stem for path in tables} == {"layer_scores", "multi_exit"}
+    tables = write_tables(study_tables(results, students, {}), results, students, tmp_path)
+    assert {path.stem for path in tables} == {"layer_scores", "multi_exit", "claims"}
     assert "| Short, 5 layers | 31.8 ± 0.3 |" in (tmp_path / "multi_exit.md").read_text()
     figures = write_figures(results, students, tmp_path)
     assert {path.stem for path in figures} == {"layer_scores"}

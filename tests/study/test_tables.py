@@ -15,7 +15,7 @@ from acl_bert.study.finetuning import finetuning_grids, finetuning_table, publis
 from acl_bert.study.grids import Grid, latex, markdown
 from acl_bert.study.layout import Layout, read_layout
 from acl_bert.study.results import read_results
-from acl_bert.study.tables import write_tables
+from acl_bert.study.tables import study_tables, write_tables
 
 ENCODERS = {"small": "package:some_package", "base": "google-bert/bert-base-uncased"}
 METHODS = {"ce": "CE", "acl": "ACL"}
@@ -153,12 +153,16 @@ def test_the_paper_has_three_known_cells_and_references_are_percent() -> None:
 
 def test_the_csv_is_the_table(study: Path) -> None:
     layout = layout_of(study)
-    paths = write_tables(collect_results(study, layout), layout, study / "tables")
+    results = collect_results(study, layout)
+    paths = write_tables(study_tables(results, layout, {}), results, layout, study / "tables")
     assert [path.name for path in paths] == [
         "layer_scores.csv",
         "finetuning.csv",
         "finetuning.md",
         "finetuning.tex",
+        "claims.csv",
+        "claims.md",
+        "claims.tex",
     ]
     pd.testing.assert_frame_equal(pd.read_csv(paths[1]), table_of(study), check_dtype=False)
     rows = paths[1].read_text().splitlines()

@@ -36,7 +36,8 @@ def test_rows_depend_on_content_and_not_on_place(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "glue", tmp_path / "moved")
     moved = Source(kind="glue", folder=str(tmp_path / "moved"))
     assert is_prepared(spec, moved, Selection(), out)
-    assert is_prepared(spec.model_copy(update={"title": "another"}), moved, Selection(), out)
+    for key, value in (("title", "another"), ("submission", None)):
+        assert is_prepared(spec.model_copy(update={key: value}), moved, Selection(), out)
     assert not is_prepared(spec, moved, Selection(seed=14), out)
     dev = tmp_path / "moved" / "CoLA" / "dev.tsv"
     dev.write_text(dev.read_text().replace("sentence 7", "sentence seven"))

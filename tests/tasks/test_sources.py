@@ -67,11 +67,15 @@ def test_qqp_is_partly_quoted(tmp_path: Path) -> None:
     ]
 
 
-def test_mnli_has_12_and_16_columns(tmp_path: Path) -> None:
+def test_mnli_has_12_and_16_columns_and_10_in_its_two_test_sets(tmp_path: Path) -> None:
+    row = ["0", "1", "1e", "fiction", "", "", "", "", "A man left.", "Somebody left."]
+
     def table(columns: list[str], label: str) -> str:
-        row = ["0", "1", "1e", "fiction", "", "", "", "", "A man left.", "Somebody left."]
         votes = ["neutral"] * (len(columns) - len(row) - 1)
         return "\t".join(columns) + "\n" + "\t".join([*row, *votes, label]) + "\n"
+
+    def unlabelled(text: str) -> str:
+        return "\t".join(MNLI[:10]) + "\n" + "\t".join([*row[:9], text]) + "\n"
 
     dev = [*MNLI, "label2", "label3", "label4", "label5", "gold_label"]
     source = glue(
@@ -80,11 +84,15 @@ def test_mnli_has_12_and_16_columns(tmp_path: Path) -> None:
             "MNLI/train.tsv": table([*MNLI, "gold_label"], "entailment"),
             "MNLI/dev_matched.tsv": table(dev, "contradiction"),
             "MNLI/dev_mismatched.tsv": table(dev, "neutral"),
+            "MNLI/test_matched.tsv": unlabelled("He left."),
+            "MNLI/test_mismatched.tsv": unlabelled("She left."),
         },
     )
-    spec = task("mnli", {"train": 1, "dev": 1, "dev_mm": 1})
+    spec = task("mnli", dict.fromkeys(["train", "dev", "dev_mm", "test", "test_mm"], 1))
     found = {name: read(spec, source, name)[0] for name in splits_of(spec, source)}
-    assert {name: row.label for name, row in found.items()} == {"train": 0, "dev": 2, "dev_mm": 1}
+    labels = {"train": 0, "dev": 2, "dev_mm": 1, "test": None, "test_mm": None}
+    assert {name: row.label for name, row in found.items()} == labels
+    assert (found["test"].text[1], found["test_mm"].text[1]) == ("He left.", "She left.")
     assert found["train"].text == ["A man left.", "Somebody left."]
 
 

@@ -43,6 +43,20 @@ def test_a_new_task_and_labels_that_yaml_reads_as_numbers() -> None:
     assert spec.values == {"2": "1", "n": "0"}
 
 
+def test_every_glue_task_has_a_file_for_each_test_set() -> None:
+    submissions = {name: spec.submission for name, spec in registry().items() if spec.submission}
+    assert list(submissions) == ["cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte"]
+    for name, submission in submissions.items():
+        spec = registry()[name]
+        assert spec.hub and spec.glue
+        assert list(submission.files) == spec.test_sets
+        assert set(spec.test_sets) <= set(spec.hub.splits) & set(spec.glue.files)
+        # As the task's own files spell them.
+        spelled = {label: spelling for spelling, label in spec.values.items()}
+        assert submission.labels == [spelled.get(label, label) for label in spec.labels]
+    assert registry()["mnli"].test_sets == ["test", "test_mm"]
+
+
 def test_is_frozen() -> None:
     with pytest.raises(ValidationError):
         registry()["rte"].title = "other"  # type: ignore[misc]
@@ -71,6 +85,14 @@ def test_is_frozen() -> None:
         ("mine", OWN | {"dev_sets": {"dev": "", "train": "_x"}}, "train is the name of another"),
         ("mine", OWN | {"dev_sets": {"dev": "", "dev_b": ""}}, "two sets have the same suffix"),
         ("mine", OWN | {"text": []}, r"tasks\.mine\.text: "),
+        ("mine", OWN | {"dev_sets": {"dev": "", "test_b": "_b"}}, "test_b is the name of another"),
+        (
+            "mine",
+            OWN | {"submission": {"files": {"test": "Mine.tsv"}, "labels": [0, 1]}},
+            "submission.files: rows has no size of test",
+        ),
+        ("rte", {"submission": {"labels": ["yes"]}}, "submission.labels: needs one spelling for"),
+        ("rte", {"submission": {"files": {"test": "../RTE.tsv"}}}, r"tasks\.rte\.submission\."),
         ("My task", OWN, r"tasks\.My task\.id: "),
         ("mine", {k: v for k, v in OWN.items() if k != "title"}, r"tasks\.mine\.title: is missing"),
     ],

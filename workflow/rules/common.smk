@@ -22,9 +22,11 @@ shell.prefix(PREFIX)
 from acl_bert import run_files
 from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint
+from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.layout import layout_of
+from acl_bert.study.submission import submitted_tasks
 from acl_bert.tasks.prepare import determinants
 
 try:
@@ -55,12 +57,28 @@ TEACHERS = {
     if STUDY.is_teacher(method, encoder)
 }
 SHOWN = STUDY.shown()
-TABLES, FIGURES = layout_of(STUDY.name, **SHOWN | {"tasks": {}}).outputs
+LAYOUT = layout_of(STUDY.name, **SHOWN | {"tasks": {}})
+TABLES, FIGURES = LAYOUT.outputs
+OBSERVED = LAYOUT.and_variants(LAYOUT.observed.values())
+CLUSTERED = LAYOUT.and_variants(LAYOUT.clusters)
+# The tasks whose test sets are predicted, and how GLUE's server wants them.
+SUBMITTED = {
+    task: STUDY.task_specs[task].submission.model_dump()
+    for task in submitted_tasks(STUDY.task_specs, STUDY.source)
+}
+CLAIMS = f"{workflow.basedir}/config/claims.yaml"
+CAPTIONS = f"{workflow.basedir}/workflow/report"
 REPORT_CATEGORIES = {
     "finetuning": "Fine-tuning",
     "multi_exit": "Exits",
     "layer_scores": "Exits",
     "quality_speed": "Early exiting",
+    "claims": "Claims",
+    "audit": "Claims",
+    "gradients": "Analyses",
+    "sensitivity": "Analyses",
+    "ablation": "Analyses",
+    "clusters": "Analyses",
 }
 # The MLflow store is created before any run: several processes that open an absent SQLite store
 # at once would ruin it.
@@ -82,11 +100,12 @@ wildcard_constraints:
     weight=r"[0-9.e+-]+",
 
 
-def run_results():
-    """What shows that every run of the study is finished."""
+def run_results(of=STUDY.method_rows):
+    """What shows that every run of the study, or of some methods, is finished."""
     return [
         str(run_files.run_path(STUDY_DIR, *cell) / run_files.METRICS)
         for cell in STUDY.cells()
+        if cell[2] in of
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from acl_bert.errors import InputError
-from acl_bert.evaluation.metrics import METRICS
+from acl_bert.evaluation.metrics import METRICS, confusion
 
 # One row a threshold and metric. `layers` is the mean number of layers that a sample went through.
 SWEEP_COLUMNS = ("criterion", "threshold", "layers", "speedup", "metric", "value")
@@ -208,12 +208,14 @@ def sweep(
     thresholds = CRITERIA[criterion].thresholds(values, exits)
     place = exits_taken(criterion, values, thresholds)
     left_with = np.take_along_axis(logits.argmax(axis=2), place.astype(np.intp), axis=1)
+    counts = confusion(labels, left_with, logits.shape[2])
+    scores = {name: METRICS[name](counts) for name in metrics}
     layers = np.asarray(exits)[place].mean(axis=0)
     faster = speedup(layers, exits[-1])
     return [
         (
             *(criterion, thresholds[i].item(), float(layers[i]), float(faster[i])),
-            *(name + suffix, METRICS[name](labels, left_with[:, i])),
+            *(name + suffix, float(scores[name][i])),
         )
         for i in range(len(thresholds))
         for name in metrics

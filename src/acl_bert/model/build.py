@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 from transformers.utils import logging
 
@@ -20,12 +21,14 @@ def build_classifier(
     representation: str,
     every_layer: bool = False,
     layers: int | None = None,
+    cosine_temperature: float | None = None,
 ) -> EncoderClassifier:
     """A pre-trained encoder under new heads; draws them from torch's global generator.
 
     `every_layer` puts an exit on each layer, else there is one on the last; `layers` keeps the
-    first so many of the encoder's. Each head's pooler starts from the pre-trained pooler where the
-    checkpoint has one. Raises InputError where the encoder cannot be loaded, or is not so deep.
+    first so many of the encoder's; `representation` and `cosine_temperature` are the `Head`s'. Each
+    head's pooler, unless it is an mlp, starts from the pre-trained pooler where the checkpoint has
+    one. Raises InputError where the encoder cannot be loaded, or is not so deep.
     """
     resolved = resolve_path(path)
     shown = f"encoder {path!r}{f' at {revision}' if revision else ''}"
@@ -61,6 +64,7 @@ def build_classifier(
         encoder=encoder.config,
         attn_implementation=encoder.config._attn_implementation,  # else the encoder loses its own
         representation=representation,
+        cosine_temperature=cosine_temperature,
         id2label=dict(enumerate(labels)),
         label2id={label: number for number, label in enumerate(labels)},
     )
@@ -68,7 +72,7 @@ def build_classifier(
     pretrained = not any("pooler" in key for key in loading["missing_keys"])
     if pretrained and hasattr(pooler, "dense"):
         for head in model.heads:
-            if head.pooler is not None:
+            if isinstance(head.pooler, nn.Linear):
                 head.pooler.load_state_dict(pooler.dense.state_dict())
     return model.float()
 

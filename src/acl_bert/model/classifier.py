@@ -9,12 +9,14 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from acl_bert.errors import InputError
+from acl_bert.objectives.items import unit_rows
 
 
 class ClassifierConfig(PreTrainedConfig):
     """The encoder's own config, and what the heads and their users read from it.
 
-    `representation` is h's; `texts`, how many texts an item has: one, or a pair.
+    `representation` is h's; `cosine_temperature`, the `Head`'s; `texts`, how many texts an item
+    has: one, or a pair.
     """
 
     model_type = "acl_bert_classifier"
@@ -22,6 +24,7 @@ class ClassifierConfig(PreTrainedConfig):
 
     encoder: PreTrainedConfig | dict | None = None
     representation: str = "pooler"
+    cosine_temperature: float | None = None
     texts: int = 1
 
     def __post_init__(self, **kwargs) -> None:  # type: ignore[no-untyped-def]
@@ -31,14 +34,31 @@ class ClassifierConfig(PreTrainedConfig):
 
 
 class Head(nn.Module):
-    """An exit: from a layer's hidden states to h, and from h to logits (paper.md §2)."""
+    """An exit: from a layer's hidden states to h, and from h to logits (paper.md §2).
 
-    def __init__(self, hidden: int, classes: int, dropout: float, representation: str) -> None:
+    `cosine_temperature`: logits are the cosines of h and the label embeddings, divided by it;
+    without it they are linear in h.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        classes: int,
+        dropout: float,
+        representation: str,
+        cosine_temperature: float | None = None,
+    ) -> None:
         super().__init__()
         self.representation = representation
-        self.pooler = None if representation == "first_token" else nn.Linear(hidden, hidden)
+        self.cosine_temperature = cosine_temperature
+        self.pooler: nn.Module | None = None
+        if representation == "mlp":  # LaCon's projection
+            linear = [nn.Linear(hidden, hidden) for _ in range(3)]
+            self.pooler = nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
+        elif representation != "first_token":
+            self.pooler = nn.Linear(hidden, hidden)
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(hidden, classes)
+        self.classifier = nn.Linear(hidden, classes, bias=cosine_temperature is None)
 
     def represent(self, hidden_states: Tensor) -> Tensor:
         """(batch, length, hidden) → h, (batch, hidden), float32."""
@@ -46,13 +66,18 @@ class Head(nn.Module):
         with torch.autocast(hidden_states.device.type, enabled=False):
             h = hidden_states[:, 0].to(self.classifier.weight.dtype)
             if self.pooler is not None:
-                h = torch.tanh(self.pooler(h))
+                h = self.pooler(h)
+                if self.representation != "mlp":
+                    h = torch.tanh(h)
             return self.dropout(h) if self.representation == "dropout" else h
 
     def classify(self, h: Tensor) -> Tensor:
         """h, (batch, hidden) → logits, (batch, classes), float32."""
         with torch.autocast(h.device.type, enabled=False):
-            return self.classifier(h if self.representation == "dropout" else self.dropout(h))
+            h = h if self.representation == "dropout" else self.dropout(h)
+            if self.cosine_temperature is None:
+                return self.classifier(h)
+            return unit_rows(h) @ unit_rows(self.label_embeddings).T / self.cosine_temperature
 
     @property
     def label_embeddings(self) -> Tensor:
@@ -80,7 +105,14 @@ class EncoderClassifier(PreTrainedModel):
         classes = len(config.id2label or {})
         self.exits = self._exits(inner.num_hidden_layers)
         self.heads = nn.ModuleList(  # type: ignore[assignment]  # a list of Head, to its readers
-            Head(inner.hidden_size, classes, dropout, config.representation) for _ in self.exits
+            Head(
+                inner.hidden_size,
+                classes,
+                dropout,
+                config.representation,
+                config.cosine_temperature,
+            )
+            for _ in self.exits
         )
         self.post_init()
 
@@ -93,7 +125,8 @@ class EncoderClassifier(PreTrainedModel):
         if isinstance(module, nn.Linear):
             std = getattr(self.config.encoder, "initializer_range", 0.02)
             nn.init.normal_(module.weight, std=std)
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
     def represent(self, **inputs: Tensor) -> list[Tensor]:
         """Token ids, mask (and types), each (batch, length) → h of each exit, (batch, hidden)."""

@@ -1,18 +1,31 @@
-"""The paper's objectives (§2): contrastive losses and ACL-Grad. Tensors in, numbers out."""
+"""The paper's objectives (§2), and those it is held against. Tensors in, numbers out."""
 
 from acl_bert.objectives.contrastive import (
     acl_cl_loss,
     acl_embed_loss,
     supervised_contrastive_loss,
 )
-from acl_bert.objectives.gate import GateDecision, combine, gate_decision, gate_decisions
+from acl_bert.objectives.gate import (
+    GateDecision,
+    InnerProducts,
+    RunningTargets,
+    Weights,
+    combine,
+    inner_products,
+    settle,
+)
+from acl_bert.objectives.lacon import lacon_loss
 
 __all__ = [
     "GateDecision",
+    "InnerProducts",
+    "RunningTargets",
+    "Weights",
     "acl_cl_loss",
     "acl_embed_loss",
     "combine",
-    "gate_decision",
-    "gate_decisions",
+    "inner_products",
+    "lacon_loss",
+    "settle",
     "supervised_contrastive_loss",
 ]

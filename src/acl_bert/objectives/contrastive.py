@@ -25,12 +25,12 @@ Common to the three functions:
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from acl_bert.objectives.items import autocast_off, check_items, classes_of, unit_rows, widest
 
 Reduction = Literal["mean", "sum"]
 
@@ -67,7 +67,7 @@ def acl_embed_loss(
     """
     items = {
         "representations": (representations, labels),
-        "label_embeddings": (label_embeddings, _classes(label_embeddings)),
+        "label_embeddings": (label_embeddings, classes_of(label_embeddings)),
     }
     anchor_groups = _choice("anchors", anchors, {"all": 2, "samples": 1})
     return _contrastive_loss(items, anchor_groups, temperature, normalize, reduction)
@@ -100,9 +100,15 @@ def acl_cl_loss(
         )
     items = {
         "student_representations": (student_representations, labels),
-        "student_label_embeddings": (student_label_embeddings, _classes(student_label_embeddings)),
+        "student_label_embeddings": (
+            student_label_embeddings,
+            classes_of(student_label_embeddings),
+        ),
         "teacher_representations": (teacher_representations, labels),
-        "teacher_label_embeddings": (teacher_label_embeddings, _classes(teacher_label_embeddings)),
+        "teacher_label_embeddings": (
+            teacher_label_embeddings,
+            classes_of(teacher_label_embeddings),
+        ),
     }
     anchor_groups = _choice("anchors", anchors, {"student": 2, "all": 4})
     return _contrastive_loss(items, anchor_groups, temperature, normalize, reduction)
@@ -121,15 +127,15 @@ def _contrastive_loss(
     items of the first `anchor_groups` groups, so that anchor i is item i and only the
     anchors × items part of the similarity matrix is ever computed.
     """
-    _check(items, temperature)
+    check_items(items, temperature)
     average = _choice("reduction", reduction, {"mean": True, "sum": False})
     vectors = [group for group, _ in items.values()]
     anchor_count = sum(len(group) for group in vectors[:anchor_groups])
-    dtype = reduce(torch.promote_types, (group.dtype for group in vectors), torch.float32)
+    dtype = widest(vectors)
 
-    with _autocast_off(vectors[0].device):
+    with autocast_off(vectors[0].device):
         x = torch.cat([group.to(dtype) for group in vectors])
-        z = _unit_rows(x) if normalize else x
+        z = unit_rows(x) if normalize else x
         classes = torch.cat([group_classes for _, group_classes in items.values()])
 
         similarity = z[:anchor_count] @ z.T / temperature
@@ -147,45 +153,7 @@ def _contrastive_loss(
         return total
 
 
-def _unit_rows(x: Tensor) -> Tensor:
-    """z = x / ||x|| by row; 0, with gradient 0, where a row is too short to have a direction."""
-    shortest = torch.finfo(x.dtype).eps
-    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    z: Tensor = x / norm.clamp_min(shortest)
-    return z.masked_fill(norm <= shortest, 0.0)
-
-
-def _classes(label_embeddings: Tensor) -> Tensor:
-    """Row k of the label embeddings is of class k."""
-    return torch.arange(len(label_embeddings), device=label_embeddings.device)
-
-
-def _autocast_off(device: torch.device) -> AbstractContextManager[object]:
-    if torch.amp.is_autocast_available(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
-
-
 def _choice(name: str, value: str, choices: Mapping[str, int]) -> int:
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}")
     return choices[value]
-
-
-def _check(items: Mapping[str, tuple[Tensor, Tensor]], temperature: float) -> None:
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}; it must be above 0")
-    first, (reference, _) = next(iter(items.items()))
-    for name, (group, classes) in items.items():
-        if group.dim() != 2:
-            raise ValueError(f"{name} has shape {tuple(group.shape)}; it must be (rows, d)")
-        if group.shape[1] != reference.shape[1]:
-            raise ValueError(
-                f"{name} has d = {group.shape[1]}, {first} has d = {reference.shape[1]}; "
-                "all items need the same d"
-            )
-        if classes.shape != group.shape[:1] or classes.is_floating_point():
-            raise ValueError(
-                f"labels has shape {tuple(classes.shape)} and dtype {classes.dtype}; "
-                f"{name} needs one integer for each of its {len(group)} rows"
-            )

@@ -1,19 +1,31 @@
-"""ACL-Grad (§2): is the contrastive gradient worth following on this mini-batch?
+"""ACL-Grad (§2), and what else is done where two gradients disagree.
 
-With γ the angle between g_CE and g_ACL, the contrastive term counts with λ' = λ where γ is at most
-the threshold, and with λ' = 0 otherwise. It is kept or discarded whole, never projected.
+With g_CE and g the gradients of CE and of the term, γ the angle between them over the parameters
+of the gate's scope, and φ = cos γ:
 
-The two questions are apart, since the gradients compared (the scope of γ) are usually fewer than
-those that are combined: `gate_decision` looks, `combine` builds the update. Another way to settle
-a conflict is another function beside `combine`, on the same inner products.
+    observe   g counts, whatever γ is
+    discard   ACL-Grad: g counts where γ is at most the threshold; else g_CE alone, with weight 1
+    project   PCGrad (Yu et al. 2020): where φ < 0, g loses its component along g_CE
+    gradvac   GradVac (Wang et al. 2021): where φ is below a running target φ̂, g gains as much of
+              g_CE as brings their cosine to φ̂
+
+The last two change the term's gradient only, to g + a·g_CE within the scope, with
+
+    project   a = −(g·g_CE) / ‖g_CE‖²
+    gradvac   a = ‖g‖ (φ̂ √(1−φ²) − φ √(1−φ̂²)) / (‖g_CE‖ √(1−φ̂²))
+
+so that every mode comes to a pair of weights, of g_CE and of g, for parameters inside the scope and
+one for those outside. `settle` finds them from three inner products, `combine` applies them: the
+gradients compared are usually fewer than those combined.
 
 Gradients come as `torch.autograd.grad(..., allow_unused=True)` gives them: one tensor per
 parameter, None where a loss does not reach the parameter, which stands for zeros.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,88 +33,158 @@ from torch import Tensor
 Gradients = Sequence[Tensor | None]
 
 
+class Weights(NamedTuple):
+    """What a parameter's two gradients count with in the update."""
+
+    ce: float
+    term: float
+
+
+class InnerProducts(NamedTuple):
+    """Of g_CE and the term's gradient, each seen as one long vector."""
+
+    ce_ce: float
+    ce_term: float
+    term_term: float
+
+    @property
+    def cosine(self) -> float | None:
+        """φ, −1 to 1; None where a gradient is zero, or not finite."""
+        norms = math.sqrt(self.ce_ce) * math.sqrt(self.term_term)
+        if not 0 < norms < math.inf:
+            return None
+        return max(-1.0, min(1.0, self.ce_term / norms))
+
+
 @dataclass(frozen=True)
 class GateDecision:
-    """What ACL-Grad saw and decided on one mini-batch."""
+    """What the gate saw on one mini-batch, and what follows."""
 
     angle: float | None
     """γ in degrees, 0 to 180; None where a gradient is zero (or not finite)."""
     keep: bool
-    """Whether the contrastive term counts."""
+    """Whether the two agree well enough for the term's gradient to be used as it is."""
+    inside: Weights
+    """For the parameters of the scope."""
+    outside: Weights
+    """For all others."""
 
 
-def gate_decision(
-    g_ce: Gradients, g_contrastive: Gradients, threshold: float = 90.0
-) -> GateDecision:
-    """ACL-Grad's decision (§2): keep the contrastive term unless γ exceeds the threshold (degrees).
+class RunningTargets:
+    """GradVac's φ̂ for each place that has a gate: 0 at first, then φ̂ ← (1−β) φ̂ + β φ.
 
-    The two sequences belong to the same parameters, in the same order. γ is the angle between them
-    as two long vectors. Exactly 90° is kept: there the sign of the inner product decides, not an
-    angle that was rounded. Without an angle there is nothing to object to, and the term is kept: a
-    gradient that is zero, or not finite, in which case the update shows it as it would without a
-    gate. The device is waited for once.
-
-    Raises ValueError if the gradients do not match or the threshold is not in (0, 180].
+    It is part of a training's state, as an optimiser's moments are.
     """
-    return gate_decisions([(g_ce, g_contrastive)], threshold)[0]
 
+    def __init__(self, beta: float = 0.01) -> None:
+        self._beta = beta
+        self._targets: dict[str, float] = {}
 
-def gate_decisions(
-    pairs: Sequence[tuple[Gradients, Gradients]], threshold: float = 90.0
-) -> list[GateDecision]:
-    """`gate_decision` of several pairs, one an exit; the device is waited for once for all."""
-    if not 0 < threshold <= 180:
-        raise ValueError(f"threshold is {threshold}; it must be above 0 and at most 180 degrees")
-    if not pairs:
-        return []
-    products = torch.stack([_inner_products(*pair) for pair in pairs])
-    return [_decide(a_a, a_b, b_b, threshold) for a_a, a_b, b_b in products.tolist()]
+    def __getitem__(self, place: str) -> float:
+        return self._targets.get(place, 0.0)
 
+    def follow(self, place: str, cosine: float | None) -> None:
+        """Move the place's target towards φ; an undefined one leaves it."""
+        if cosine is not None:
+            self._targets[place] = (1 - self._beta) * self[place] + self._beta * cosine
 
-def _decide(
-    ce_ce: float, ce_contrastive: float, contrastive_contrastive: float, threshold: float
-) -> GateDecision:
-    norms = math.sqrt(ce_ce) * math.sqrt(contrastive_contrastive)
-    if not 0 < norms < math.inf:
-        return GateDecision(angle=None, keep=True)
-    cosine = max(-1.0, min(1.0, ce_contrastive / norms))
-    # cos(90°) is 6e-17 in floating point: as a bound it would discard orthogonal gradients.
-    lowest = 0.0 if threshold == 90 else math.cos(math.radians(threshold))
-    return GateDecision(angle=math.degrees(math.acos(cosine)), keep=cosine >= lowest)
+    def state_dict(self) -> dict[str, float]:
+        return dict(self._targets)
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        self._targets = dict(state)
 
 
 @torch.no_grad()
-def combine(
-    g_ce: Gradients,
-    g_contrastive: Gradients,
-    ce_weight: float,
-    contrastive_weight: float,
-    keep: bool,
-) -> list[Tensor | None]:
-    """The update's gradient under ACL-Grad (§2), for each parameter.
+def inner_products(pairs: Sequence[tuple[Gradients, Gradients]]) -> list[InnerProducts]:
+    """The inner products of (g_CE, g) of each pair; the device is waited for once for all.
 
-    Kept: ce_weight · g_CE + contrastive_weight · g_ACL, each product rounded before the sum, as
-    the expression reads. Discarded: g_CE itself with weight 1, in the convex form too, where
-    λ' = 0 makes (1 − λ') L_CE. None where neither loss reaches the parameter.
-
-    The arguments are used up: where the term is kept, their memory may hold the result.
-
-    Raises ValueError if the two sequences differ in length.
+    The two sequences of a pair belong to the same parameters, in the same order. Raises ValueError
+    where they do not match.
     """
-    if len(g_ce) != len(g_contrastive):
-        raise ValueError(f"{len(g_ce)} CE gradients, but {len(g_contrastive)} contrastive ones")
-    if not keep:
-        return _apart(g_ce)
-    gradients = _apart([*g_ce, *g_contrastive])
-    ce, contrastive = gradients[: len(g_ce)], gradients[len(g_ce) :]
-    _scale(ce, ce_weight)
-    _scale(contrastive, contrastive_weight)
-    pairs = [
-        (c, e) for c, e in zip(contrastive, ce, strict=True) if c is not None and e is not None
-    ]
-    if pairs:
-        torch._foreach_add_([c for c, _ in pairs], [e for _, e in pairs])
-    return [e if c is None else c for c, e in zip(contrastive, ce, strict=True)]
+    if not pairs:
+        return []
+    found = torch.stack([_inner_products(*pair) for pair in pairs])
+    return [InnerProducts(*products) for products in found.tolist()]
+
+
+def settle(
+    products: InnerProducts,
+    mode: str,
+    ce_weight: float,
+    weight: float,
+    threshold: float = 90.0,
+    target: float = 0.0,
+) -> GateDecision:
+    """What a gate of this mode makes of two gradients, as the top of this module says.
+
+    ce_weight, weight: those of CE and the term where the gate does not interfere. threshold: of
+    observe and discard, degrees; exactly 90° is kept: there the sign of the inner product decides,
+    not an angle that was rounded. target: φ̂ of gradvac.
+
+    Without an angle there is nothing to object to, and the term is kept: a gradient that is zero,
+    or not finite, in which case the update shows it as it would without a gate.
+
+    Raises ValueError for an unknown mode or a threshold that is not in (0, 180].
+    """
+    if mode not in ("observe", "discard", "project", "gradvac"):
+        raise ValueError(f"mode is {mode!r}; choose from observe, discard, project, gradvac")
+    if not 0 < threshold <= 180:
+        raise ValueError(f"threshold is {threshold}; it must be above 0 and at most 180 degrees")
+    plain = Weights(ce_weight, weight)
+    cosine = products.cosine
+    if cosine is None:
+        return GateDecision(None, True, plain, plain)
+    if mode == "gradvac":
+        lowest = target
+    elif mode == "project" or threshold == 90:
+        lowest = 0.0  # cos(90°) is 6e-17 in floating point: it would object to orthogonal gradients
+    else:
+        lowest = math.cos(math.radians(threshold))
+    keep = cosine >= lowest
+    inside = outside = plain
+    if mode == "discard" and not keep:
+        inside = outside = Weights(1.0, 0.0)
+    elif mode in ("project", "gradvac") and not keep:
+        inside = Weights(ce_weight + weight * _added(products, cosine, lowest), weight)
+    return GateDecision(math.degrees(math.acos(cosine)), keep, inside, outside)
+
+
+def _added(products: InnerProducts, cosine: float, wanted: float) -> float:
+    """a, for which g_CE and g + a·g_CE have the cosine `wanted`, below 1, and g and g_CE `cosine`.
+
+    GradVac's formula; with `wanted` 0 it is PCGrad's.
+    """
+    ratio = math.sqrt(products.term_term / products.ce_ce)
+    return ratio * (wanted * math.sqrt((1 - cosine**2) / (1 - wanted**2)) - cosine)
+
+
+@torch.no_grad()
+def combine(g_ce: Gradients, g_term: Gradients, weights: Sequence[Weights]) -> list[Tensor | None]:
+    """The update's gradient: of each parameter ce · g_CE + term · g, by its weights.
+
+    Each product is rounded before the sum, as the expression reads. A gradient of weight 0 is left
+    out, whatever it is, so that a discarded term leaves g_CE itself. None where no gradient is
+    left.
+
+    The arguments are used up: their memory may hold the result.
+
+    Raises ValueError if the sequences differ in length.
+    """
+    if not len(g_ce) == len(g_term) == len(weights):
+        raise ValueError(
+            f"{len(g_ce)} CE gradients, {len(g_term)} of the term, {len(weights)} weights; "
+            "each parameter needs one of all"
+        )
+    factors = [pair.ce for pair in weights] + [pair.term for pair in weights]
+    counted = [g if f else None for g, f in zip([*g_ce, *g_term], factors, strict=True)]
+    gradients = _apart(counted)
+    _scale(gradients, factors)
+    ce, term = gradients[: len(g_ce)], gradients[len(g_ce) :]
+    both = [(t, c) for t, c in zip(term, ce, strict=True) if t is not None and c is not None]
+    if both:
+        torch._foreach_add_([t for t, _ in both], [c for _, c in both])
+    return [c if t is None else t for t, c in zip(term, ce, strict=True)]
 
 
 def _apart(gradients: Gradients) -> list[Tensor | None]:
@@ -122,13 +204,12 @@ def _apart(gradients: Gradients) -> list[Tensor | None]:
     return apart
 
 
-def _scale(gradients: Gradients, factor: float) -> None:
-    present = [g for g in gradients if g is not None]
-    if present and factor != 1:
-        torch._foreach_mul_(present, factor)
+def _scale(gradients: Gradients, factors: Sequence[float]) -> None:
+    scaled = [(g, f) for g, f in zip(gradients, factors, strict=True) if g is not None and f != 1]
+    if scaled:
+        torch._foreach_mul_([g for g, _ in scaled], [f for _, f in scaled])
 
 
-@torch.no_grad()
 def _inner_products(first: Gradients, second: Gradients) -> Tensor:
     """a·a, a·b and b·b, (3,), of two gradients a and b, each seen as one long vector.
 

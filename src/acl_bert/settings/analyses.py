@@ -36,6 +36,12 @@ class Sensitivity(Places):
     )
 
 
+class Gradients(Places):
+    """The gradient pilot (claim 1): the angle at every step, the gate on `observe`."""
+
+    methods: Names = Field(("ce_scl", "acl_embed"), description="of those with a term, ungated")
+
+
 class Choice(Section):
     """A row of choices.yaml: what paper.md's [?] table leaves open."""
 
@@ -61,6 +67,7 @@ class Audit(Places):
 
 
 class Analyses(Section):
+    gradients: Gradients | None = Field(None, description="the gradient pilot")
     sensitivity: Sensitivity | None = Field(None, description="scores over λ and τ")
     audit: Audit | None = Field(None, description="the paper's open choices, one at a time")
     ablation: dict[str, Names] = Field(

@@ -13,10 +13,13 @@ from acl_bert.settings.training import MethodTrainingPatch
 
 
 class Gate(Section):
-    """ACL-Grad: whether a batch keeps its contrastive term (paper.md §2)."""
+    """ACL-Grad: whether a batch keeps its contrastive term (paper.md §2), and its rivals."""
 
-    mode: Literal["off", "observe", "discard"] = Field(
-        "off", description="discard drops the term above the threshold; observe only records"
+    mode: Literal["off", "observe", "discard", "project", "gradvac"] = Field(
+        "off",
+        description="discard drops the term above the threshold; observe only records; project: "
+        "PCGrad, the term's gradient loses what opposes CE's; gradvac: GradVac, it is turned "
+        "towards CE's until their cosine is the mean that it had so far",
     )
     scope: Literal["encoder", "last_layer", "representation"] = Field(
         "encoder", description="the parameters, or the vector h, whose two gradients are compared"
@@ -47,7 +50,7 @@ class Method(Section):
         None, ge=1, description="the encoder is cut after so many layers; empty: all of it"
     )
     epochs_factor: int = Field(1, ge=1, description="times training.epochs")
-    contrastive: Literal["none", "scl", "acl_embed", "acl_cl"] = Field(
+    contrastive: Literal["none", "scl", "acl_embed", "acl_cl", "lacon"] = Field(
         "none", description="the contrastive term"
     )
     distillation: Literal["none", "logits", "features"] = Field(
@@ -57,7 +60,8 @@ class Method(Section):
     )
     weight: float = Field(0.5, alias="lambda", ge=0, description="λ, the weight of the term")
     combination: Literal["convex", "additive"] = Field(
-        "additive", description="convex: (1−λ)·CE + λ·L; additive: CE + λ·L"
+        "additive",
+        description="convex: (1−λ)·CE + λ·L, with λ = 1 the term alone; additive: CE + λ·L",
     )
     temperature: float = Field(0.3, gt=0, description="τ of the contrastive term")
     distillation_temperature: float = Field(
@@ -72,9 +76,18 @@ class Method(Section):
     )
     teacher_anchors: bool = Field(False, description="ACL-CL: the teacher's items are anchors too")
     label_embeddings: bool = Field(True, description="ACL-CL: label embeddings are in the batch")
-    representation: Literal["pooler", "first_token", "dropout"] = Field(
+    heads: int = Field(6, ge=1, description="LaCon: into how many pieces h and the labels are cut")
+    regularizer: float = Field(
+        0.5, ge=0, description="LaCon: the weight of what keeps the label embeddings apart"
+    )
+    representation: Literal["pooler", "first_token", "dropout", "mlp"] = Field(
         "pooler",
-        description="h: the pooler's output, the raw first token, or the pooler's after dropout",
+        description="h: the pooler's output, the raw first token, the pooler's after dropout, or a "
+        "fresh multilayer perceptron's, LaCon's projection",
+    )
+    classifier: Literal["linear", "cosine"] = Field(
+        "linear",
+        description="logits: W·h + b, or the cosines of h and the label embeddings, over τ",
     )
     gate: Gate = Field(Gate(), description="ACL-Grad")
     teacher: str | None = Field(
@@ -111,6 +124,8 @@ class Method(Section):
             yield f"distillation: {self.distillation}, but contrastive is the term already"
         if self.gate.mode != "off" and not self.has_term:
             yield f"gate.mode: {self.gate.mode} needs a term besides CE to judge"
+        if self.gate.mode in ("project", "gradvac") and self.gate.threshold != 90:
+            yield f"gate.threshold: {self.gate.threshold:g} is not for {self.gate.mode}; leave it"
         if self.exit_weights != "uniform" and self.regime != "joint":
             yield f"exit_weights: {self.exit_weights} is for regime joint, not {self.regime}"
         if self.contrastive == "acl_cl" and self.anchors == "samples":
@@ -121,7 +136,14 @@ class Method(Section):
                     yield f"{key}: {str(not usual).lower()} is for acl_cl only"
             if self.teacher_exit == "live":
                 yield "teacher_exit: live is for acl_cl only"
+        yield from self._faults_about_lacon()
         yield from self._faults_about_the_teacher()
+
+    def _faults_about_lacon(self) -> Iterator[str]:
+        lacon = self.contrastive == "lacon"
+        for key in ("normalize", "reduction", "anchors") if lacon else ("heads", "regularizer"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                yield f"{key}: is {'not for lacon' if lacon else 'for lacon only'}; leave it out"
 
     def _faults_about_the_teacher(self) -> Iterator[str]:
         if self.teacher is None:
@@ -158,6 +180,11 @@ class Method(Section):
         return self.term != "none"
 
     @property
+    def cosine_temperature(self) -> float | None:
+        """What divides the cosines that are the logits; None where they are linear in h."""
+        return self.temperature if self.classifier == "cosine" else None
+
+    @property
     def _gates_the_sum(self) -> bool:
         return self.gate.mode != "off" and self.gate.scope != "representation"
 
@@ -179,7 +206,7 @@ class Method(Section):
 
     @property
     def ce_weight(self) -> float:
-        """The factor of CE in a batch that keeps its contrastive term."""
+        """The factor of CE in a batch that keeps its contrastive term; 0: there is no CE."""
         return 1.0 - self.weight if self.combination == "convex" else 1.0
 
 

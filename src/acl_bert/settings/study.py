@@ -22,7 +22,12 @@ from acl_bert.settings.base import Section, Seed, merge, patch_of
 from acl_bert.settings.explain import explain, nearest, unknown
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.training import Training, TrainingPatch
-from acl_bert.settings.variants import Variants, audit_worlds, sensitivity_points
+from acl_bert.settings.variants import (
+    Variants,
+    audit_worlds,
+    observed_methods,
+    sensitivity_points,
+)
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
 
@@ -186,6 +191,23 @@ class Study(Section):
             raise InputError(f"methods: {twice} is the title of two; give each its own")
         return rows
 
+    def changed_rows(self) -> dict[str, list[str]]:
+        """By method, the keys that the study changes in a row of methods.yaml, with their values.
+
+        A key of a row's `like` is none: that is a method of the study's own.
+        """
+        known = method_rows()
+        changed = {
+            name: [
+                f"{key} {value}"
+                for key, value in _written(patch, without=("title",)).items()
+                if value != known[name].model_dump(by_alias=True)[key]
+            ]
+            for name, patch in self.methods.items()
+            if name in known and "like" not in _written(patch)
+        }
+        return {name: keys for name, keys in changed.items() if keys}
+
     @cached_property
     def _points(self) -> tuple[list[dict[str, Any]], Variants]:
         settings = self.analyses.sensitivity
@@ -194,19 +216,29 @@ class Study(Section):
         return sensitivity_points(settings, self._own_rows, self._tuned)
 
     @cached_property
+    def _observed(self) -> tuple[dict[str, str], Variants]:
+        settings = self.analyses.gradients
+        asked, variants = (
+            ({}, {}) if settings is None else observed_methods(settings, self._own_rows)
+        )
+        rows = self._own_rows.items()
+        return {name: name for name, row in rows if row.gate.mode == "observe"} | asked, variants
+
+    @cached_property
     def _worlds(self) -> tuple[list[dict[str, Any]], Variants]:
         settings = self.analyses.audit
         return ([], {}) if settings is None else audit_worlds(settings, self._own_rows, self._tuned)
 
     @cached_property
     def _variants(self) -> Variants:
-        return self._points[1] | self._worlds[1]
+        return self._observed[1] | self._points[1] | self._worlds[1]
 
     @cached_property
     def _places(self) -> dict[str, set[tuple[str, str]]]:
         """Task and encoder of each variant's runs: where its analyses are, and its method is."""
         places: dict[str, set[tuple[str, str]]] = {}
         for settings, (_, variants) in (
+            (self.analyses.gradients, self._observed),
             (self.analyses.sensitivity, self._points),
             (self.analyses.audit, self._worlds),
         ):
@@ -278,7 +310,7 @@ class Study(Section):
 
     def _check_methods(self) -> None:
         """Raises InputError for a method that is named and not there, or that lacks its teacher."""
-        for key in ("sensitivity", "audit"):
+        for key in ("gradients", "sensitivity", "audit"):
             self._check_places(f"analyses.{key}", getattr(self.analyses, key))
         for kind, sections in (("tasks", self.tasks), ("encoders", self.encoders)):
             for name, section in sections.items():
@@ -323,6 +355,11 @@ class Study(Section):
                 f"{place} has the representation {teacher.representation}, {method} "
                 f"{row.representation}; give both the same"
             )
+        if row.cosine_temperature != teacher.cosine_temperature:
+            raise InputError(
+                f"{place} has the classifier {teacher.classifier}, {method} {row.classifier}, or "
+                "another τ in it; give both the same"
+            )
         if row.has_term and not row.is_multi_exit and row.layers == teacher.layers:
             raise InputError(
                 f"{place} is as deep as {method}, whose one exit would learn nothing from it; give "
@@ -339,11 +376,15 @@ class Study(Section):
         return Training.model_validate(merge(self.training.model_dump(), patch))
 
     def is_tuned(self, method: str) -> bool:
-        """Whether λ is chosen on the selection split; a λ written in the study stays as it is."""
+        """Whether λ is chosen on the selection split.
+
+        A λ written in the study stays as it is, and one without CE beside its term is no weight.
+        """
         return (
             self.tuning.enabled
             and method in self.methods
             and self._own_rows[method].has_term
+            and self._own_rows[method].ce_weight > 0
             and "lambda" not in _written(self.methods[method])
         )
 
@@ -395,9 +436,7 @@ class Study(Section):
             "variants": list(self._variants),
             "sensitivity": self._points[0],
             "audit": self._worlds[0],
-            "observed": [
-                name for name, row in self._own_rows.items() if row.gate.mode == "observe"
-            ],
+            "observed": self._observed[0],
             "clusters": [name for name in self.analyses.clusters if name in self._own_rows],
             "ablation": {
                 full: [name for name in others if name in self._own_rows]

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from acl_bert.errors import InputError
-from acl_bert.settings.analyses import Audit, Choice, Sensitivity, choices
+from acl_bert.settings.analyses import Audit, Choice, Gradients, Sensitivity, choices
 from acl_bert.settings.base import merge
 from acl_bert.settings.explain import explain, unknown
 from acl_bert.settings.method import Method
@@ -61,6 +61,27 @@ def _differences(
             yield from _differences(before.get(key) or {}, value, f"{above}{key}.")
         elif before.get(key) != value:
             yield f"{above}{key}", f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def observed_methods(
+    settings: Gradients, rows: Mapping[str, Method]
+) -> tuple[dict[str, str], Variants]:
+    """Each method with the one that is it, observed; the variants among these.
+
+    A method that observes by its own row is itself.
+    """
+    place = "analyses.gradients"
+    observed, variants = {}, {}
+    for method in settings.methods:
+        row = _known(rows, method, f"{place}.methods")
+        if row.gate.mode not in ("off", "observe"):
+            raise InputError(f"{place}.methods: the gate of {method} acts; name others")
+        patch = {"gate": {"mode": "observe"}}
+        name, variant = vary(method, row, patch, "observed", place, tuned=False)
+        observed[method] = name
+        if variant:
+            variants[name] = variant
+    return observed, variants
 
 
 def sensitivity_points(

@@ -11,6 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from acl_bert.files import atomic_file
+from acl_bert.study.analyses.ablation import ablation_figure, ablation_table
+from acl_bert.study.analyses.clusters import clusters_figure
+from acl_bert.study.analyses.gradients import gradients_figure
+from acl_bert.study.analyses.sensitivity import sensitivity_figure, sensitivity_table
 from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
 from acl_bert.study.layout import Layout
 from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
@@ -161,6 +165,10 @@ def write_figures(results: Results, layout: Layout, folder: Path) -> list[Path]:
             results.exits, layout.part("multi_exit", "student")
         ),
         "quality_speed": lambda: quality_speed_figure(results.curves, layout.part("multi_exit")),
+        "gradients": lambda: gradients_figure(results.gradients, layout),
+        "sensitivity": lambda: sensitivity_figure(sensitivity_table(results.runs, layout), layout),
+        "ablation": lambda: ablation_figure(ablation_table(results.exits, layout), layout),
+        "clusters": lambda: clusters_figure(results.clusters, results.tsne, layout),
     }
     _, names = layout.outputs
     return [path for name in names for path in _save(draw[name](), folder / name)]

@@ -16,13 +16,14 @@ DAGGER = "†"
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry. `sd` is None with one run; `n` is given where seeds lack."""
+    """One entry. `sd` is None with one run; `n` is given where seeds lack. Or else it is `text`."""
 
     mean: float | None = None
     sd: float | None = None
     n: int | None = None
     best: bool = False
     degenerate: bool = False
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Grid:
-    """A section of a printed table. `notes` are what it must not be shown without."""
+    """A section of a printed table. `notes` are what it must not be shown without.
+
+    `rows_are` is the heading over the rows' titles.
+    """
 
     heading: str
     columns: list[str]
     blocks: list[Block]
     notes: list[str] = field(default_factory=list)
+    rows_are: str = "method"
 
 
 def cells_by(table: pd.DataFrame, key: Sequence[str]) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
@@ -84,6 +89,14 @@ def mark_best(rows: Iterable[Row]) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def text_grid(
+    heading: str, headings: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()
+) -> Grid:
+    """A grid of words; the first of `headings` is over the rows' titles, the first of each row."""
+    body = [Row(title, [Cell(text=text) for text in texts]) for title, *texts in rows]
+    return Grid(heading, list(headings[1:]), [Block(body)], list(notes), headings[0])
 
 
 def metric_title(metric: str) -> str:
@@ -131,13 +144,13 @@ def markdown(title: str, grids: Sequence[Grid]) -> str:
     """A section for each grid, then the notes of all, each once."""
 
     def cell(value: Cell) -> str:
-        text = _text(value, " ± ", DAGGER, MISSING)
+        text = cell_text(value, " ± ", DAGGER, MISSING)
         return f"**{text}**" if value.best else text
 
     lines = [f"# {title}", ""]
     for grid in grids:
         lines += [f"## {grid.heading}", ""]
-        lines.append(_pipes(["method", *grid.columns]))
+        lines.append(_pipes([grid.rows_are, *grid.columns]))
         lines.append(_pipes(["---", *("---:" for _ in grid.columns)]))
         for block in grid.blocks:
             if block.title is not None:
@@ -156,7 +169,9 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
     """One `table` for each grid, with its notes below; needs booktabs and graphicx."""
 
     def cell(value: Cell) -> str:
-        text = _text(value, r" $\pm$ ", r"\textsuperscript{\textdagger}", "--")
+        if value.text is not None:
+            return escape_latex(value.text)
+        text = cell_text(value, r" $\pm$ ", r"\textsuperscript{\textdagger}", "--")
         return rf"\textbf{{{text}}}" if value.best else text
 
     def line(cells: Iterable[str]) -> str:
@@ -169,18 +184,18 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
             body.append(r"\midrule")
             if block.title is not None:
                 width = 1 + len(grid.columns)
-                heading = rf"\multicolumn{{{width}}}{{l}}{{\emph{{{_escape(block.title)}}}}}"
+                heading = rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape_latex(block.title)}}}}}"
                 body.append(line([heading]))
-            body += [line([_escape(row.title), *map(cell, row.cells)]) for row in block.rows]
-        notes = r" \\ ".join(map(_escape, grid.notes))
+            body += [line([escape_latex(row.title), *map(cell, row.cells)]) for row in block.rows]
+        notes = r" \\ ".join(map(escape_latex, grid.notes))
         parts += [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_escape(title)}. {_escape(grid.heading)}.}}",
+            rf"\caption{{{escape_latex(title)}. {escape_latex(grid.heading)}.}}",
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
             r"\toprule",
-            line(["method", *map(_escape, grid.columns)]),
+            line([escape_latex(grid.rows_are), *map(escape_latex, grid.columns)]),
             *body,
             r"\bottomrule",
             r"\end{tabular}}",
@@ -190,7 +205,9 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _text(cell: Cell, plus_minus: str, dagger: str, missing: str) -> str:
+def cell_text(cell: Cell, plus_minus: str, dagger: str, missing: str) -> str:
+    if cell.text is not None:
+        return cell.text
     if cell.mean is None:
         return missing
     text = f"{cell.mean:.1f}"
@@ -215,9 +232,12 @@ _LATEX = {
     "λ": r"$\lambda$",
     "τ": r"$\tau$",
     "γ": r"$\gamma$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "°": r"\textdegree{}",
     DAGGER: r"\textdagger{}",
 }
 
 
-def _escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)

@@ -103,7 +103,8 @@ class Layout:
     `cells` are the (task, encoder, method) that the study runs: it need not run them all.
     `multi_exit` are the methods with a classifier on every layer, `teachers` (method → its teacher)
     those that learn from a run of another method. `variants` are methods with a few keys changed:
-    `sensitivity` and `audit` say for what. `observed` are the methods whose gate only records.
+    `sensitivity` and `audit` say for what. `observed` names, for each method of the gradient
+    pilot, the one whose gate records and does nothing else: it, or a variant.
     `clusters` are the methods whose representations are compared, `ablation` (a full method → the
     others) those whose differences are.
     """
@@ -119,7 +120,7 @@ class Layout:
     variants: frozenset[str] = frozenset()
     sensitivity: tuple[Point, ...] = ()
     audit: tuple[World, ...] = ()
-    observed: tuple[str, ...] = ()
+    observed: Mapping[str, str] = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
     ablation: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -130,13 +131,21 @@ class Layout:
             return "multi_exit"
         return "student" if method in self.teachers else "plain"
 
+    def and_variants(self, methods: Iterable[str]) -> tuple[str, ...]:
+        """The methods, and what stands for each of them in the audit."""
+        found = dict.fromkeys(methods)
+        for world in self.audit:
+            found |= {world.methods[name]: None for name in tuple(found) if name in world.methods}
+        return tuple(found)
+
     @property
     def outputs(self) -> tuple[list[str], list[str]]:
         """Names of the tables and of the figures that the study has, by the methods it runs.
 
         `finetuning` is of plain methods. `multi_exit` and `layer_scores` are of multi-exit methods
-        and students, `quality_speed` of multi-exit ones. `tables/layer_scores.csv`, the one table
-        that is never printed, is written for every study and not named.
+        and students, `quality_speed` of multi-exit ones; the others are the paper's analyses.
+        `tables/layer_scores.csv`, the one table that is never printed, is written for every study
+        and not named.
         """
         run = {method for _, _, method in self.cells}
         kinds = {self.kind(method) for method in run}
@@ -145,10 +154,16 @@ class Layout:
             "multi_exit": bool(kinds & {"multi_exit", "student"}),
             "layer_scores": bool(kinds & {"multi_exit", "student"}),
             "quality_speed": "multi_exit" in kinds,
+            "gradients": bool(run & set(self.observed.values())),
+            "sensitivity": bool(self.sensitivity),
+            "ablation": any(others for others in self.ablation.values()),
+            "clusters": bool(run & set(self.clusters)),
+            "audit": bool(self.audit),
+            "claims": True,
         }
         tables, figures = (
             [name for name, there in has.items() if there and name not in without]
-            for without in (("layer_scores",), ("multi_exit",))
+            for without in (("layer_scores",), ("multi_exit", "audit", "claims"))
         )
         return tables, figures
 
@@ -223,7 +238,7 @@ def layout_of(
     variants: Iterable[str] = (),
     sensitivity: Iterable[Mapping[str, Any]] = (),
     audit: Iterable[Mapping[str, Any]] = (),
-    observed: Iterable[str] = (),
+    observed: Mapping[str, str] | None = None,
     clusters: Iterable[str] = (),
     ablation: Mapping[str, Iterable[str]] | None = None,
 ) -> Layout:
@@ -240,7 +255,7 @@ def layout_of(
         variants=frozenset(variants),
         sensitivity=tuple(Point(**point) for point in sensitivity),
         audit=tuple(World(**world) for world in audit),
-        observed=tuple(observed),
+        observed=dict(observed or {}),
         clusters=tuple(clusters),
         ablation={full: tuple(others) for full, others in (ablation or {}).items()},
     )

@@ -1,6 +1,6 @@
 """The table of early exiting: what is left of the score at a speed-up, by method and criterion."""
 
-from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
@@ -43,26 +43,27 @@ def quality_speed_table(curves: pd.DataFrame, exits: pd.DataFrame, layout: Layou
         ],
         columns=pd.Index(KEY),
     )
-    readings = pd.DataFrame(_readings(curves, exits), columns=pd.Index([*KEY, "value"]))
-    readings["value"] = readings["value"].astype(float)
-    table = rows.merge(over_seeds(readings, KEY), on=KEY, how="left")
+    table = rows.merge(over_seeds(run_readings(curves, exits), KEY), on=KEY, how="left")
     table["n"] = table["n"].fillna(0).astype(int)
     return table[QUALITY_SPEED_COLUMNS]
 
 
-def _readings(
-    curves: pd.DataFrame, exits: pd.DataFrame
-) -> Iterator[tuple[str, str, str, str, str, str, float | None]]:
-    """Of every run, criterion and dev set."""
+def run_readings(curves: pd.DataFrame, exits: pd.DataFrame) -> pd.DataFrame:
+    """READINGS of every run, criterion and dev set: KEY, `seed` and `value`, a fraction.
+
+    The value is missing where the run's curve does not reach the speed-up.
+    """
     run = [*CELL[:3], "seed"]
     depths = exits.groupby(run)["depth"].first()
+    rows: list[tuple[Any, ...]] = []
     for key, curve in curves.groupby([*run, "criterion", "metric"], sort=False):
         speedups, scores = curve["speedup"].to_numpy(), curve["value"].to_numpy()
-        cell, named = (key[0], key[1], key[2]), (key[4], key[5])
         for reading, speedup in zip(READINGS, SPEEDUPS, strict=False):
-            yield *cell, *named, reading, score_at(speedups, scores, speedup)
+            rows.append((*key, reading, score_at(speedups, scores, speedup)))
         smallest = 1 / int(depths[key[:4]])  # of the layers, that the first exit needs
-        yield *cell, *named, AREA, area_over_layers(speedups, scores, smallest)
+        rows.append((*key, AREA, area_over_layers(speedups, scores, smallest)))
+    columns = [*run, "criterion", "metric", "reading", "value"]
+    return pd.DataFrame(rows, columns=pd.Index(columns)).astype({"value": float})
 
 
 def quality_speed_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:

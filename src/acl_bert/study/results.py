@@ -8,6 +8,13 @@ from typing import Any
 import pandas as pd
 
 from acl_bert.errors import InputError
+from acl_bert.study.analyses.clusters import (
+    CLUSTERS,
+    CLUSTERS_COLUMNS,
+    TSNE_COLUMNS,
+    TSNE_POINTS,
+)
+from acl_bert.study.analyses.gradients import GRADIENTS, GRADIENTS_COLUMNS
 from acl_bert.study.collect import (
     EXITS,
     EXITS_COLUMNS,
@@ -31,6 +38,9 @@ class Results:
     exits: pd.DataFrame
     curves: pd.DataFrame
     timings: pd.DataFrame
+    gradients: pd.DataFrame
+    clusters: pd.DataFrame
+    tsne: pd.DataFrame
 
 
 def read_results(study_folder: Path, layout: Layout) -> Results:
@@ -46,17 +56,24 @@ def read_results(study_folder: Path, layout: Layout) -> Results:
             (EXITS, EXITS_COLUMNS),
             (CURVES, CURVES_COLUMNS),
             (TIMINGS, TIMINGS_COLUMNS),
+            (GRADIENTS, GRADIENTS_COLUMNS),
+            (CLUSTERS, CLUSTERS_COLUMNS),
+            (TSNE_POINTS, TSNE_COLUMNS),
         )
     ]
     results = Results(*read)
     known = _run_keys(results.exits)
+    observed = layout.and_variants(layout.observed.values())
+    clustered = layout.and_variants(layout.clusters)
     for name, keys, wanted in (
         (TIMINGS, _run_keys(results.timings), known),
         (CURVES, _run_keys(results.curves), {key for key in known if key[2] in layout.multi_exit}),
+        (GRADIENTS, _run_keys(results.gradients), {key for key in known if key[2] in observed}),
+        (CLUSTERS, _run_keys(results.clusters), {key for key in known if key[2] in clustered}),
     ):
         if keys != wanted:
             raise InputError(
-                f"{study_folder / name}: not of the same runs as {EXITS}; collect and sweep again"
+                f"{study_folder / name}: not of the same runs as {EXITS}; gather both again"
             )
     return results
 
@@ -70,7 +87,12 @@ def _read(path: Path, columns: tuple[str, ...], layout: Layout) -> pd.DataFrame:
     names = {name: "string" for name in (*CELL, "run_hash", "criterion")}
     try:
         # Ids are words: a task may be called "null" without becoming a missing value.
-        table = pd.read_csv(path, dtype=names, keep_default_na=False)
+        table = pd.read_csv(
+            path,
+            dtype=names,
+            keep_default_na=False,
+            na_values={name: [""] for name in columns if name not in names},
+        )
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; collect the runs first") from error
     if tuple(table.columns) != columns:

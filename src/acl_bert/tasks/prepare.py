@@ -19,8 +19,8 @@ STAND_IN = "generated stand-in data"
 def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) -> None:
     """Read, check, limit and split a task's rows and publish `folder`.
 
-    It holds one `<split>.jsonl` for train, selection, each dev set and test where there is one,
-    with rows {"index", "text", "label"} (no label in an unlabelled test), and `task.json`.
+    It holds one `<split>.jsonl` for train, selection, each dev set and each test set that there is,
+    with rows {"index", "text", "label"} (no label in an unlabelled test set), and `task.json`.
     Raises InputError before anything is published.
     """
     given = {name: read(spec, source, name) for name in splits_of(spec, source)}
@@ -37,7 +37,8 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
         else:
             taken["train"], taken["selection"] = hold_out(spec, taken["train"], selection)
             origin["selection"] = "train"
-    order = [name for name in ("train", "selection", *spec.dev_sets, "test") if name in taken]
+    names = ("train", "selection", *spec.dev_sets, *spec.test_sets)
+    order = [name for name in names if name in taken]
     official = spec.rows if source.kind in ("hub", "glue") else {}
 
     with atomic_folder(folder) as aside:
@@ -78,7 +79,7 @@ def determinants(spec: TaskSpec, source: Source, selection: Selection) -> dict[s
     of_source = {"hub": "hub", "glue": "glue", "files": "files", "generator": "generate"}
     others = {key for kind, key in of_source.items() if kind != source.kind}
     return {
-        "task": spec.model_dump(exclude={"title", *others}),
+        "task": spec.model_dump(exclude={"title", "submission", *others}),
         "source": source.model_dump(exclude={"folder"}),
         "content": content_hash(local_files(spec, source)),
         "selection": selection.model_dump(),

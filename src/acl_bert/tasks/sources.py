@@ -24,7 +24,7 @@ class Example:
 
 
 def splits_of(spec: TaskSpec, source: Source) -> list[str]:
-    """Names of the splits that this source has of the task: train, the dev sets, selection, test.
+    """Names of the task's splits in this source: train, selection, the dev sets, the test sets.
 
     Raises InputError if the source has not got the task.
     """
@@ -50,7 +50,7 @@ def splits_of(spec: TaskSpec, source: Source) -> list[str]:
         )
     wanted = ["train", "selection", *spec.dev_sets]
     if source.test or source.kind == "files":
-        wanted.append("test")
+        wanted += spec.test_sets
     return [name for name in wanted if name in layout]
 
 
@@ -128,7 +128,7 @@ def read_hub(spec: TaskSpec, source: Source, split: str) -> list[Example]:
             f"write tasks.{spec.id}.labels in that order"
         )
     numbered = {i: i for i in range(len(spec.labels))}
-    if split == "test":
+    if split in spec.test_sets:
         numbered[-1] = None  # type: ignore[assignment]
     columns = [rows[column][:] for column in spec.text]
     examples = []
@@ -221,7 +221,7 @@ def _examples(
         check_text(where, text_columns, text)
         label = None
         # Test files have no labels in GLUE; a user's may.
-        if split != "test" or label_column in row:
+        if split not in spec.test_sets or label_column in row:
             _check_columns(where, [label_column], row)
             label = _class_of(where, spec, label_column, row[label_column], classes)
         examples.append(Example(index, text, label))

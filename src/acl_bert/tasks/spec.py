@@ -108,6 +108,15 @@ class GlueLayout(Section):
     )
 
 
+class Submission(Section):
+    """How GLUE's server wants the predictions of a task's test sets (https://gluebenchmark.com)."""
+
+    files: dict[SplitName, Annotated[str, StringConstraints(pattern=r"^[\w-]+\.tsv$")]] = Field(
+        min_length=1, description="Test set -> name of its file."
+    )
+    labels: list[Spelling] = Field(description="How the server spells each of the task's labels.")
+
+
 class Generate(Section):
     """Which grammar a generated task comes from (generator.py), and its sizes."""
 
@@ -153,13 +162,19 @@ class TaskSpec(Section):
     files: dict[SplitName, str] = Field(
         default_factory=dict,
         description="Split -> .csv, .tsv or .jsonl file: train, each dev set, and if you like "
-        "selection and test.",
+        "selection and the test sets.",
     )
     quoting: Quoting | None = Field(
         default=None,
         description="Of the `files` ending in .tsv, needed where a field starts with a quote.",
     )
     generate: Generate | None = None
+    submission: Submission | None = None
+
+    @property
+    def test_sets(self) -> list[str]:
+        """Names of the test sets that a source may have: one beside each dev set."""
+        return [f"test{suffix}" for suffix in self.dev_sets.values()]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -180,12 +195,12 @@ class TaskSpec(Section):
             raise ValueError('dev_sets: needs a set dev with the suffix ""')
         if len(set(self.dev_sets.values())) < len(self.dev_sets):
             raise ValueError("dev_sets: two sets have the same suffix")
-        reserved = sorted({"train", "selection", "test"} & set(self.dev_sets))
+        reserved = sorted({"train", "selection", *self.test_sets} & set(self.dev_sets))
         if reserved:
             raise ValueError(f"dev_sets: {', '.join(reserved)} is the name of another split")
         if len(self.labels) > 2 and {"f1", "accuracy_f1"} & set(self.metrics):
             raise ValueError("metrics: f1 needs two classes, the second being the positive one")
-        known = {"train", "selection", "test", *self.dev_sets}
+        known = {"train", "selection", *self.dev_sets, *self.test_sets}
         stray = sorted(set(self.files) - known)
         if stray:
             raise ValueError(f"files: {', '.join(stray)} is none of {sorted(known)}")
@@ -193,6 +208,13 @@ class TaskSpec(Section):
             missing = [name for name in ("train", *self.dev_sets) if name not in self.files]
             if missing:
                 raise ValueError(f"files: {', '.join(missing)} is missing")
+        if self.submission:
+            # By its size alone a part of a test set can be told from the whole.
+            stray = sorted(set(self.submission.files) - set(self.rows))
+            if stray:
+                raise ValueError(f"submission.files: rows has no size of {', '.join(stray)}")
+            if len(self.submission.labels) != len(self.labels):
+                raise ValueError("submission.labels: needs one spelling for each of labels")
         return self
 
 

@@ -188,7 +188,7 @@ class Split:
 
     @property
     def targets(self) -> np.ndarray:
-        """The labels of a split that has them: all but GLUE's test."""
+        """The labels of a split that has them; GLUE's test sets have none."""
         assert self.labels is not None
         return self.labels
 
@@ -238,6 +238,12 @@ class TokenStore:
         """The task's task.json."""
         task: dict[str, Any] = self.description["task"]
         return task
+
+    @property
+    def test_sets(self) -> list[str]:
+        """Names of the splits that are predicted, and neither trained nor scored on."""
+        others = {"train", "selection", *self.task["dev_sets"]}
+        return [name for name in self.task["splits"] if name not in others]
 
     def split(self, name: str) -> Split:
         if name not in self.task["splits"]:

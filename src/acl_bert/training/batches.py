@@ -35,11 +35,16 @@ def evaluation_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]
     return np.split(order, range(batch_size, len(order), batch_size))
 
 
+def load_inputs(split: Split, rows: np.ndarray, device: torch.device) -> dict[str, Tensor]:
+    """The model's inputs, each (batch, length), on the device."""
+    return {name: torch.from_numpy(array).to(device) for name, array in split.batch(rows).items()}
+
+
 def load_batch(
     split: Split, rows: np.ndarray, device: torch.device
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """The model's inputs, each (batch, length), and the labels, (batch,), on the device."""
-    inputs = {name: torch.from_numpy(array).to(device) for name, array in split.batch(rows).items()}
+    """The inputs, and the labels, (batch,), on the device."""
+    inputs = load_inputs(split, rows, device)
     return inputs, torch.from_numpy(split.targets[rows]).to(device)
 
 

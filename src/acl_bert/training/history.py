@@ -123,8 +123,9 @@ class History(GrowingCsv):
     def gate_summary(self) -> dict[str, Any] | None:
         """What the gate saw and did over the run, batch by batch; None without one.
 
-        Where each exit decides for itself, `exits` has the same by layer; where the parameters
-        decide, `at_h` has what h says, and how many decisions would be `different`.
+        `discarded` and `changed` count the batches whose term was dropped, or had its gradient
+        changed. Where each exit decides for itself, `exits` has the same by layer; where the
+        parameters decide, `at_h` has what h says, and how many decisions would be `different`.
         """
         if not self._gates:
             return None
@@ -139,18 +140,21 @@ class History(GrowingCsv):
             pairs = zip(decisions, self._at_h, strict=True)
             summary["at_h"] = self._summary(self._at_h) | {
                 "discarded": 0,
+                "changed": 0,
                 "different": sum(one.keep != other.keep for one, other in pairs),
             }
         return summary
 
     def _summary(self, gates: Sequence[GateDecision]) -> dict[str, Any]:
         angles = [decision.angle for decision in gates if decision.angle is not None]
-        above = sum(not decision.keep for decision in gates)
+        gate = self._method.gate
+        opposed = sum(not decision.keep for decision in gates)
         return {
             "decisions": len(gates),
             "angles": len(angles),
-            "above_threshold": above,
-            "discarded": above if self._method.gate.mode == "discard" else 0,
+            "above_threshold": sum(angle > gate.threshold for angle in angles),
+            "discarded": opposed if gate.mode == "discard" else 0,
+            "changed": opposed if gate.mode in ("project", "gradvac") else 0,
             "median_angle": statistics.median(angles) if angles else None,
             "mean_angle": statistics.fmean(angles) if angles else None,
         }

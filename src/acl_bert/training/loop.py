@@ -10,11 +10,18 @@ from tqdm import tqdm
 
 from acl_bert.evaluation.metrics import exit_scores, mean_over_exits
 from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.objectives.gate import RunningTargets
 from acl_bert.run_files import EPOCHS, HISTORY, epoch_columns
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import Split, TokenStore
-from acl_bert.training.batches import evaluation_batches, load_batch, train_batches, updates
+from acl_bert.training.batches import (
+    evaluation_batches,
+    load_batch,
+    load_inputs,
+    train_batches,
+    updates,
+)
 from acl_bert.training.history import GrowingCsv, History
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
@@ -54,6 +61,7 @@ def train(
     updates_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
     plan.freeze(model)
     optimiser = Optimiser(model, training, training.epochs * updates_per_epoch)
+    targets = RunningTargets()
     best, best_state = None, {}
 
     with (
@@ -81,6 +89,7 @@ def train(
                                 teacher(batch) if teacher else None,
                                 training.precision,
                                 1 / len(group),
+                                targets,
                             )
                         )
                     rate, norm = optimiser.learning_rate, optimiser.update()
@@ -119,7 +128,7 @@ def predict(model: EncoderClassifier, rows: Split, training: Training) -> np.nda
     logits = np.empty((len(rows), len(model.exits), classes), dtype=np.float32)
     # Without gradients there is room for twice the rows.
     for batch in evaluation_batches(rows.lengths, 2 * training.batch_size):
-        inputs, _ = load_batch(rows, batch, model.device)
+        inputs = load_inputs(rows, batch, model.device)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             logits[batch] = model.exit_logits(**inputs).float().cpu().numpy()
     return logits

@@ -11,7 +11,7 @@ from acl_bert.files import atomic_file
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import Split
-from acl_bert.training.batches import evaluation_batches, load_batch
+from acl_bert.training.batches import evaluation_batches, load_inputs
 
 # More would make a crowd of a picture, and weigh more than the logits of all rows.
 ROWS = 500
@@ -34,7 +34,7 @@ def write_representations(
     h = {place: np.empty((len(chosen), hidden), dtype=np.float32) for place in places}
     bf16 = training.precision == "bf16"
     for batch in evaluation_batches(rows.lengths[chosen], 2 * training.batch_size):
-        inputs, _ = load_batch(rows, chosen[batch], model.device)
+        inputs = load_inputs(rows, chosen[batch], model.device)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             made = model.represent(**inputs)
         for place in places:

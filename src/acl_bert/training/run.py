@@ -28,6 +28,8 @@ from acl_bert.run_files import (
     MODEL,
     PREDICTIONS,
     REPRESENTATIONS,
+    TEST_COLUMNS,
+    TEST_PREDICTIONS,
     TIMINGS,
     RunFolder,
     prediction_columns,
@@ -135,6 +137,7 @@ def finetune(
             method.representation,
             method.is_multi_exit,
             method.layers,
+            method.cosine_temperature,
         )
         teacher_depth, teacher = None, None
         if teacher_run:
@@ -159,6 +162,9 @@ def finetune(
             exits, degenerate = evaluate(model, settings, tokens, work)
             dev = tokens.split("dev")
             write_representations(model, dev, training, work / REPRESENTATIONS)
+        if tokens.test_sets:
+            with seconds("test"):
+                predict_test_sets(model, settings, tokens, work)
         for layer, scores in exits.items():
             shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
             report(f"dev, epoch {best.epoch}, exit {layer}: {shown}")
@@ -246,6 +252,18 @@ def evaluate(
     with atomic_file(folder / LOGITS) as aside:
         aside.write_bytes(save(tensors))
     return exits, degenerate
+
+
+def predict_test_sets(
+    model: EncoderClassifier, settings: RunSettings, tokens: TokenStore, folder: Path
+) -> None:
+    """Write the last exit's class of every row of the test sets, whose labels are not looked at."""
+    lines: list[list[Any]] = []
+    for name in tokens.test_sets:
+        rows = tokens.split(name)
+        chosen = predict(model, rows, settings.training)[:, -1].argmax(axis=1)
+        lines += [[name, *row] for row in zip(rows.index, chosen, strict=True)]
+    write_csv(folder / TEST_PREDICTIONS, TEST_COLUMNS, lines)
 
 
 def source_commit() -> str | None:

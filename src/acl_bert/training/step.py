@@ -17,9 +17,14 @@ from acl_bert.objectives.contrastive import (
 from acl_bert.objectives.distillation import feature_distillation_loss, logits_distillation_loss
 from acl_bert.objectives.gate import (
     GateDecision,
+    InnerProducts,
+    RunningTargets,
+    Weights,
     combine,
-    gate_decisions,
+    inner_products,
+    settle,
 )
+from acl_bert.objectives.lacon import lacon_loss
 from acl_bert.settings.method import Method
 from acl_bert.training.regimes import ExitLoss
 from acl_bert.training.teacher import TeacherItems
@@ -33,11 +38,11 @@ class StepRecord:
     """
 
     loss: Tensor
-    """What was descended: CE and, where it was kept, the weighted term."""
+    """CE and, unless it was dropped, the term, as they are weighted outside the gate's scope."""
     ce: Tensor
     term: Tensor | None = None
     gates: dict[int, GateDecision] = field(default_factory=dict)
-    """ACL-Grad's decisions by exit layer; over the encoder's parameters one, at the last layer."""
+    """The gate's decisions by exit layer; over the encoder's parameters one, at the last layer."""
     at_h: GateDecision | None = None
     """What it would have decided over h, where it decided over parameters."""
 
@@ -66,6 +71,10 @@ def term_loss(
         if method.distillation == "logits":
             return logits_distillation_loss(logits, teacher.logits, method.distillation_temperature)
         return feature_distillation_loss(h, teacher.representations)
+    if method.contrastive == "lacon":
+        return lacon_loss(
+            h, labels, label_embeddings, method.temperature, method.heads, method.regularizer
+        )
     options: dict[str, Any] = {
         "temperature": method.temperature,
         "normalize": method.normalize,
@@ -97,6 +106,7 @@ def training_step(
     teacher: TeacherItems | None = None,
     precision: str = "fp32",
     share: float = 1.0,
+    targets: RunningTargets | None = None,
 ) -> StepRecord:
     """Forward, then add `share` times the method's gradient to the parameters' `.grad`.
 
@@ -104,6 +114,8 @@ def training_step(
     over the encoder: two passes and no third; the gradient of all CE and that of all terms are
     compared, and the update is put together from the two. With one over the representation each
     exit decides for itself: only its head is passed twice, the encoder once, from their sum.
+
+    `targets`: those of the gate mode gradvac, which moves them at each step.
     """
     bf16 = torch.autocast(labels.device.type, torch.bfloat16, enabled=precision == "bf16")
     with bf16:
@@ -129,25 +141,42 @@ def training_step(
     if method.gate.mode == "off":
         (_total(method, exits) * share).backward()
     elif at_h:
-        gates = _meet_at_h(model, method, exits, hs, seen, live, share)
+        gates = _meet_at_h(model, method, exits, hs, seen, live, share, targets)
     else:
-        gates, over_h = _meet_at_parameters(model, method, exits, share)
+        gates, over_h = _meet_at_parameters(model, method, exits, share, targets)
     return _record(model, method, exits, gates, over_h, over_all=not at_h)
 
 
-def _keeps(method: Method, decision: GateDecision | None) -> bool:
-    return decision is None or decision.keep or method.gate.mode == "observe"
+def _settle(
+    method: Method, products: InnerProducts, targets: RunningTargets | None, place: str
+) -> GateDecision:
+    """The method's gate on these two gradients; `place` names its running target."""
+    gate = method.gate
+    target = 0.0
+    if gate.mode == "gradvac":
+        assert targets is not None
+        target = targets[place]
+        targets.follow(place, products.cosine)
+    return settle(products, gate.mode, method.ce_weight, method.weight, gate.threshold, target)
 
 
 def _total(method: Method, exits: Iterable[_Exit]) -> Tensor:
     """What is descended where every term counts."""
-    parts = []
-    for part in exits:
-        loss = part.ce
-        if part.term is not None:
-            loss = method.ce_weight * part.ce + method.weight * part.term
-        parts.append(_times(part.plan.weight, loss))
-    return _sum(parts)
+    plain = Weights(method.ce_weight, method.weight)
+    return _sum([_loss(part, plain) for part in exits])
+
+
+def _loss(part: _Exit, weights: Weights) -> Tensor:
+    """An exit's CE and term, weighted; a loss of weight 0 is left out."""
+    loss = part.ce
+    if part.term is not None:
+        counted = [
+            _times(weight, x)
+            for weight, x in zip(weights, (part.ce, part.term), strict=True)
+            if weight
+        ]
+        loss = _sum(counted)
+    return _times(part.plan.weight, loss)
 
 
 def _times(weight: float, loss: Tensor) -> Tensor:
@@ -166,6 +195,7 @@ def _meet_at_h(
     seen: Sequence[Tensor],
     live: bool,
     share: float,
+    targets: RunningTargets | None,
 ) -> dict[int, GateDecision]:
     """Each exit's gate over its h; then one pass from all h through poolers and encoder."""
     found = []  # of each exit: its leaves, g_CE and the term's gradient
@@ -189,15 +219,15 @@ def _meet_at_h(
         for part, _, _, g_ce, g_term in found
         if g_term is not None
     }
-    decisions = gate_decisions(list(pairs.values()), method.gate.threshold)
-    gates = dict(zip(pairs, decisions, strict=True))
+    products = dict(zip(pairs, inner_products(list(pairs.values())), strict=True))
+    gates = {layer: _settle(method, own, targets, f"h{layer}") for layer, own in products.items()}
 
     arriving: dict[int, Tensor] = {}  # the gradient at each h
     for part, places, leaves, g_ce, g_term in found:
         combined: Sequence[Tensor | None] = g_ce
         if g_term is not None:
-            keep = _keeps(method, gates[model.exits[part.plan.place]])
-            combined = combine(g_ce, g_term, method.ce_weight, method.weight, keep)
+            gate = gates[model.exits[part.plan.place]]
+            combined = combine(g_ce, g_term, [gate.inside] + [gate.outside] * (len(leaves) - 1))
         factor = share * part.plan.weight
         for place, gradient in zip(places, combined, strict=False):
             if gradient is not None:
@@ -210,7 +240,11 @@ def _meet_at_h(
 
 
 def _meet_at_parameters(
-    model: EncoderClassifier, method: Method, exits: Sequence[_Exit], share: float
+    model: EncoderClassifier,
+    method: Method,
+    exits: Sequence[_Exit],
+    share: float,
+    targets: RunningTargets | None,
 ) -> tuple[dict[int, GateDecision], GateDecision | None]:
     """One gate over the parameters: all CE against all terms.
 
@@ -229,17 +263,22 @@ def _meet_at_parameters(
     deepest = max(model.exits[part.plan.place] for part in judged)
     scope = _scope(model, method.gate.scope, deepest)
     within = [place for place, leaf in enumerate(parameters) if id(leaf) in scope]
-    over_parameters, over_h = gate_decisions(
+    products = inner_products(
         [
             ([g_ce[place] for place in places], [g_term[place] for place in places])
             for places in (within, range(len(parameters), len(leaves)))
-        ],
-        method.gate.threshold,
+        ]
     )
-    keep = _keeps(method, over_parameters)
+    over_parameters, over_h = (
+        _settle(method, own, targets, place)
+        for own, place in zip(products, ("parameters", "h"), strict=True)
+    )
+    weights = [
+        over_parameters.inside if id(leaf) in scope else over_parameters.outside
+        for leaf in parameters
+    ]
     count = len(parameters)
-    combined = combine(g_ce[:count], g_term[:count], method.ce_weight, method.weight, keep)
-    _accumulate(parameters, combined, share)
+    _accumulate(parameters, combine(g_ce[:count], g_term[:count], weights), share)
     return {model.exits[-1]: over_parameters}, over_h
 
 
@@ -252,13 +291,13 @@ def _record(
     over_h: GateDecision | None,
     over_all: bool,
 ) -> StepRecord:
+    plain = Weights(method.ce_weight, method.weight)
     descended, terms = [], []
     for part in exits:
-        layer = model.exits[-1 if over_all else part.plan.place]
         if part.term is not None:
             terms.append(_times(part.plan.weight, part.term))
-        dropped = part.term is not None and not _keeps(method, gates.get(layer))
-        descended.append(_times(part.plan.weight, part.ce) if dropped else _total(method, [part]))
+        gate = gates.get(model.exits[-1 if over_all else part.plan.place])
+        descended.append(_loss(part, gate.outside if gate else plain))
     return StepRecord(
         _sum(descended).detach(),
         _sum([_times(part.plan.weight, part.ce) for part in exits]).detach(),

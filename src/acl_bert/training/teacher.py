@@ -17,7 +17,7 @@ from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import RunFolder
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
-from acl_bert.training.batches import evaluation_batches, load_batch
+from acl_bert.training.batches import evaluation_batches, load_inputs
 
 TRAINING, TOKENS = "training", "tokens"  # the file's keys: which training made it, of which rows
 
@@ -93,7 +93,7 @@ def write_teacher_outputs(
     rows = tokens.split("train")
     parts: dict[str, np.ndarray] = {}
     for batch in evaluation_batches(rows.lengths, 2 * training.batch_size):
-        inputs, _ = load_batch(rows, batch, model.device)
+        inputs = load_inputs(rows, batch, model.device)
         bf16 = training.precision == "bf16"
         with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             items = teacher_items(model, inputs)

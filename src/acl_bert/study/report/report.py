@@ -1,0 +1,209 @@
+"""The report as a page: its parts, which hold text, numbers and paths alone, and how it is written.
+
+What a study's report says is in `assemble.py`; here is only how parts look.
+"""
+
+import base64
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from acl_bert.files import write_text
+from acl_bert.study.claims.ledger import Verdict
+
+# A verdict is told by a mark and its word too: colours are not seen by all, or printed.
+VERDICT_MARKS: Mapping[Verdict, str] = {
+    "supported": "✓",
+    "contradicted": "✗",
+    "inconclusive": "?",
+    "not run": "–",
+    "stand-in": "◌",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in a table's cell. `code` is shown as such; `path`, a file or folder, is linked.
+
+    `sort` is what the row is sorted by, where that is not the text.
+    """
+
+    text: str
+    best: bool = False
+    code: bool = False
+    path: Path | None = None
+    sort: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are sorted among themselves, under a title of their own where there is one."""
+
+    rows: Sequence[Sequence[Entry]]
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A row's first entry names it. A table that is not `open` is folded under its heading."""
+
+    kind: ClassVar = "table"
+    columns: Sequence[str]
+    groups: Sequence[Group]
+    heading: str
+    notes: Sequence[str] = ()
+    open: bool = True
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Sentences, as paragraphs or as a list."""
+
+    kind: ClassVar = "notes"
+    texts: Sequence[str]
+    listed: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Terms and what is said of each, one or several lines."""
+
+    kind: ClassVar = "facts"
+    of: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Files:
+    kind: ClassVar = "files"
+    paths: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line to copy, and what it is for."""
+
+    kind: ClassVar = "command"
+    text: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """An address that is followed, never loaded."""
+
+    kind: ClassVar = "link"
+    text: str
+    address: str
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """A picture (PNG), embedded, with its caption and the files that it is in and made from."""
+
+    kind: ClassVar = "figure"
+    title: str
+    picture: Path
+    caption: str
+    files: Sequence[Path]
+    command: str
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """One of the paper's claims: a row of numbers for each statistic it is judged by.
+
+    `columns` name the numbers: effect, interval, p, the smallest detectable effect.
+    """
+
+    kind: ClassVar = "claim"
+    title: str
+    verdict: Verdict
+    reason: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    details: Sequence[str] = ()
+
+    @property
+    def mark(self) -> str:
+        return VERDICT_MARKS[self.verdict]
+
+    @property
+    def numbers(self) -> TableView:
+        rows = [[Entry(text) for text in row] for row in self.rows]
+        return TableView(self.columns, [Group(rows)], self.title)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tables of one kind, with the files that hold the same and the notes that all share."""
+
+    kind: ClassVar = "part"
+    title: str
+    caption: str
+    tables: Sequence[TableView]
+    files: Sequence[Path] = ()
+    notes: Sequence[str] = ()
+
+
+Block = TableView | Notes | Facts | Files | Command | Link | FigureView | ClaimView | Part
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    """In addresses within the page, each once."""
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Report:
+    """`warning` and its reasons stand above all: why no verdict may be taken from the study."""
+
+    title: str
+    summary: str
+    sections: Sequence[Section]
+    warning: str | None = None
+    reasons: Sequence[str] = ()
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write the page to `path`, pictures, styles and script within it.
+
+    Files are linked from where `path` lies. Raises OSError where a picture cannot be read.
+    """
+
+    def address(file: Path) -> str:
+        return quote(os.path.relpath(file, path.parent))
+
+    environment = Environment(
+        loader=PackageLoader("acl_bert.study.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"address": address, "embedded": embedded, "size": picture_size}
+    template = environment.get_template("report.html.j2")
+    write_text(path, template.render(report=report, verdicts=VERDICT_MARKS))
+
+
+def embedded(picture: Path) -> str:
+    """A PNG as an address that holds it."""
+    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode("ascii")
+
+
+def picture_size(picture: Path) -> tuple[int, int]:
+    """Width and height of a PNG in pixels: a page that knows them does not jump when it is shown.
+
+    They stand at byte 16 of every PNG (W3C, Portable Network Graphics, 11.2.1).
+    """
+    with picture.open("rb") as stream:
+        width, height = struct.unpack(">II", stream.read(24)[16:])
+    return width, height

@@ -1,0 +1,122 @@
+"""Tables, figures and the report of studies that are not whole say what is missing."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from run_folders import finish_run, start_run, write_task
+
+from acl_bert.cli import main
+from acl_bert.settings.study import load_study
+
+ROOT = Path(__file__).parents[2]
+METHODS = ["ce", "ce_scl", "acl_embed", "acl", "jt", "jt_scl", "two_stage", "alternating", "acl_cl"]
+Cell = tuple[str, str, str, int]
+
+
+def config(folder: Path, **changes: Any) -> Path:
+    path = folder / "study.yaml"
+    study = {
+        "name": "s",
+        "source": {"kind": "glue"},
+        "tasks": {"rte": {}, "cola": {}},
+        "encoders": {"tiny": {"path": "x"}},
+        "methods": {name: {} for name in METHODS} | {"ce_scl": {"gate": {"mode": "observe"}}},
+        "seeds": [1, 2],
+        "analyses": {
+            "audit": {"choices": ["temperature", "teacher"], "tasks": ["rte"]},
+            "sensitivity": {"lambdas": [0.1, 0.9], "temperatures": [0.1], "tasks": ["rte"]},
+        },
+    }
+    path.write_text(yaml.safe_dump(study | changes))
+    return path
+
+
+def finish(study: Path, cells: Iterable[Cell], multi_exit: set[str]) -> None:
+    for task, encoder, method, seed in cells:
+        metric = "matthews" if task == "cola" else "accuracy"
+        exits = range(1, 7) if method in multi_exit else [6]
+        scores = {exit: {metric: 0.5 + exit / 100 + seed / 1000} for exit in exits}
+        finish_run(study, task=task, encoder=encoder, method=method, seed=seed, exits=scores)
+
+
+def analyse(folder: Path, path: Path) -> int:
+    arguments = ["analyse", "--config", str(path), "--results", str(folder)]
+    arguments += ["--claims", str(ROOT / "config" / "claims.yaml")]
+    return main([*arguments, "--captions", str(ROOT / "workflow" / "report")])
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = tmp_path / "s"
+    write_task(folder, "rte", "RTE", ["accuracy"], "accuracy")
+    write_task(folder, "cola", "CoLA", ["matthews"], "matthews")
+    return folder
+
+
+def planned(path: Path) -> tuple[list[Cell], set[str]]:
+    whole = load_study(path)
+    return list(whole.cells()), set(whole.shown()["multi_exit"])
+
+
+def outputs(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+EXPECTED = {
+    "report.html",
+    "paper/all.tex",
+    *(f"tables/{name}.md" for name in ("finetuning", "multi_exit", "quality_speed", "claims")),
+    *(f"tables/{name}.tex" for name in ("audit", "gradients", "sensitivity", "ablation")),
+    *(f"figures/{name}.png" for name in ("gradients", "sensitivity", "ablation", "clusters")),
+}
+
+
+def test_a_whole_study(tmp_path: Path, study: Path) -> None:
+    path = config(tmp_path)
+    finish(study, *planned(path))
+    assert analyse(tmp_path, path) == 0
+    assert outputs(study) >= EXPECTED
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(lambda cell: cell[2] == "ce", id="one method"),
+        pytest.param(lambda cell: cell[0] == "rte", id="one task"),
+        pytest.param(lambda cell: cell[3] == 2, id="one seed of two"),
+        pytest.param(lambda cell: "@" not in cell[2], id="no variant"),
+        pytest.param(lambda cell: cell[2] != "acl_cl", id="without one method"),
+        pytest.param(lambda cell: hash(cell) % 3, id="two thirds"),
+    ],
+)
+def test_a_half_finished_study_with_a_failed_run(tmp_path: Path, study: Path, kept: Any) -> None:
+    path = config(tmp_path)
+    cells, multi_exit = planned(path)
+    finish(study, filter(kept, cells), multi_exit)
+    start_run(study, task="cola", method="acl", seed=2)
+    log = study / "logs" / "finetune" / "cola.tiny.acl.2.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("epoch 1\nRuntimeError: out of memory <here>\n")
+    assert analyse(tmp_path, path) == 0
+    assert outputs(study) >= EXPECTED
+    page = (study / "report.html").read_text("utf-8")
+    unfinished = not kept(("cola", "tiny", "acl", 2))
+    assert ("out of memory &lt;here&gt;" in page) == unfinished
+    assert "not run" in page
+
+
+def test_a_study_with_a_single_seed(tmp_path: Path, study: Path) -> None:
+    path = config(tmp_path, seeds=[1])
+    finish(study, *planned(path))
+    assert analyse(tmp_path, path) == 0
+    assert outputs(study) >= EXPECTED
+
+
+def test_a_study_without_a_finished_run_is_refused(
+    tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert analyse(tmp_path, config(tmp_path)) == 2
+    assert "no finished run" in capsys.readouterr().err
