@@ -403,7 +403,8 @@ def report(args: argparse.Namespace) -> None:
         _mirror_of(args, study),
     )
     write_report(page, folder / "report.html")
-    write_paper(folder, *layout.outputs, captions)
+    tables, figures = layout.outputs
+    write_paper(folder, tables, figures, captions)
 
 
 def _mirror_of(args: argparse.Namespace, study: Any) -> Any:

@@ -67,7 +67,16 @@ def test_a_paper_study_says_what_the_paper_says() -> None:
     assert len(own) == 7 * (2 * len(study.methods) + 3) * 5
     assert study.tuning.lambdas == (0.1, 0.3, 0.5, 0.7, 0.9)
     assert [method for method in study.methods if not study.is_tuned(method)] == [
-        *("ce", "lacon", "jt", "jt_ascending", "jt_descending", "jt_2x", "alternating", "two_stage"),
+        *(
+            "ce",
+            "lacon",
+            "jt",
+            "jt_ascending",
+            "jt_descending",
+            "jt_2x",
+            "alternating",
+            "two_stage",
+        ),
         "static",
     ]
 

@@ -85,11 +85,7 @@ def test_a_whole_study(tmp_path: Path, study: Path) -> None:
     "kept",
     [
         pytest.param(lambda cell: cell[2] == "ce", id="one method"),
-        pytest.param(lambda cell: cell[0] == "rte", id="one task"),
-        pytest.param(lambda cell: cell[3] == 2, id="one seed of two"),
-        pytest.param(lambda cell: "@" not in cell[2], id="no variant"),
-        pytest.param(lambda cell: cell[2] != "acl_cl", id="without one method"),
-        pytest.param(lambda cell: hash(cell) % 3, id="two thirds"),
+        pytest.param(lambda cell: len("".join(cell[:3])) % 3 and cell[3] == 2, id="some"),
     ],
 )
 def test_a_half_finished_study_with_a_failed_run(tmp_path: Path, study: Path, kept: Any) -> None:

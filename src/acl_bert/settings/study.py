@@ -456,9 +456,7 @@ class Study(Section):
                 "`methods` of that task and encoder"
             )
         row = self.method_row(method, weight)
-        training = Training.model_validate(
-            merge(self.training_of(task).model_dump(), row.training)  # type: ignore[arg-type]
-        )
+        training = Training.model_validate(merge(self.training_of(task).model_dump(), row.training))
         epochs = row.epochs_factor * training.epochs
         try:
             return RunSettings(

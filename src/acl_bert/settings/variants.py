@@ -140,7 +140,7 @@ def audit_worlds(
         choice = known[name]
         every = list(choice.variants.items())
         for variant, keys in every[:1] if settings.variants == "first" else every:
-            patch = keys.model_dump(exclude_unset=True, by_alias=True)
+            patch = keys.model_dump(exclude_unset=True, by_alias=True)  # type: ignore[attr-defined]
             found = _world(choice, variant, patch, asked, rows, tuned, f"{place}.choices.{name}")
             variants |= {new: made for new, made in found.values() if made}
             changed = {method: new for method, (new, _) in found.items() if new != method}

@@ -29,9 +29,9 @@ LEDGER_NOTES = [
     "stratified over tasks; p: one-sided, by swapping the two sides of pairs; Holm over the claims "
     "that have a p.",
     "Supported: p < 0.05 after Holm, and the interval excludes the margin; contradicted: the "
-    "interval is on the other side; inconclusive: neither, or fewer than 5 seeds; not run: runs "
-    "are missing; stand-in: rows or an encoder that are not the paper's, so that there is no "
-    "verdict.",
+    "interval is on the other side, and p < 0.05 that way; inconclusive: neither, or fewer than 5 "
+    "seeds; not run: runs are missing; stand-in: rows or an encoder that are not the paper's, so "
+    "that there is no verdict.",
 ]
 AUDIT_NOTES = [
     "A cell: the effect with the choice made otherwise less that with the default, on the same "
