@@ -53,6 +53,12 @@ class Grid:
     notes: list[str] = field(default_factory=list)
     rows_are: str = "method"
 
+    @property
+    def worded(self) -> list[bool]:
+        """Of each column, whether it has words, which start at the left, and not numbers."""
+        rows = [row.cells for block in self.blocks for row in block.rows]
+        return [any(cells[place].text for cells in rows) for place in range(len(self.columns))]
+
 
 def cells_by(table: pd.DataFrame, key: Sequence[str]) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
     """The table's rows by the values of their `key` columns, which name each once."""
@@ -151,7 +157,7 @@ def markdown(title: str, grids: Sequence[Grid]) -> str:
     for grid in grids:
         lines += [f"## {grid.heading}", ""]
         lines.append(_pipes([grid.rows_are, *grid.columns]))
-        lines.append(_pipes(["---", *("---:" for _ in grid.columns)]))
+        lines.append(_pipes(["---", *("---" if worded else "---:" for worded in grid.worded)]))
         for block in grid.blocks:
             if block.title is not None:
                 lines.append(_pipes([f"*{block.title}*", *("" for _ in grid.columns)]))
@@ -193,7 +199,7 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
             r"\centering",
             rf"\caption{{{escape_latex(title)}. {escape_latex(grid.heading)}.}}",
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
+            rf"\begin{{tabular}}{{l{''.join('l' if worded else 'r' for worded in grid.worded)}}}",
             r"\toprule",
             line([escape_latex(grid.rows_are), *map(escape_latex, grid.columns)]),
             *body,
