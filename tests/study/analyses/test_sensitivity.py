@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,14 @@ def test_each_value_has_the_runs_that_stand_for_it(tmp_path: Path) -> None:
     assert line["sd"].tolist() == pytest.approx([math.sqrt(0.5)] * 3)
     other = table[table["task"] == "mrpc"]
     assert other["metric"].eq("f1").all() and other["n"].eq(0).all() and other["mean"].isna().all()
+
+
+def test_a_task_where_nothing_is_varied_has_no_rows(tmp_path: Path) -> None:
+    layout = layout_of(tmp_path)
+    plain = {("mrpc", "tiny", "ce_scl"), ("mrpc", "tiny", "acl")}
+    table = sensitivity_table(invented_runs(), replace(layout, cells=layout.cells | plain))
+    assert set(table["task"]) == {"rte", "mrpc"}
+    assert set(table[table["task"] == "mrpc"]["of"]) == {"acl"}
 
 
 def test_the_spread_is_over_the_means_of_the_values(tmp_path: Path) -> None:
