@@ -67,7 +67,8 @@ def synthetic(
     """Scores with a sd of 0.3 points over seeds (`sds`: by method), CE+SCL's of 1.5.
 
     `gradients` are the median angle and the share above 90°, `clusters` the gain of ACL-CL in
-    silhouette and own-label share. A world's variants are methods like any other.
+    silhouette and own-label share. A world's variants are methods like any other; that of CE+SCL
+    observes as CE+SCL does.
     """
     draw = np.random.default_rng(random_state)
     sds = {"ce_scl": 1.5} if sds is None else sds
@@ -96,6 +97,7 @@ def synthetic(
         teachers={},
         sensitivity=points,
         audit=worlds,
+        observed={"ce_scl": "ce_scl"},
     )
     exits, curves, angles, separation = [], [], [], []
     for cell in layout.in_order():
@@ -115,7 +117,7 @@ def synthetic(
                 if several:
                     speedup = depth / exit
                     curves.append((*run, "entropy", 0.5, exit, speedup, "accuracy", score, "hash"))
-            if method == "ce_scl":
+            if method in layout.observing:
                 angles += [(*run, *step, "hash") for step in _steps(gradients, draw)]
     results = Results(
         runs=_frame([], RUNS_COLUMNS),

@@ -15,6 +15,7 @@ from typing import Any
 from acl_bert import __version__
 from acl_bert.errors import AclBertError, InputError
 from acl_bert.files import read_json, to_json, write_text
+from acl_bert.run_files import METRICS
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -139,16 +140,32 @@ def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> No
     )
     if not RunFolder(run).finished:
         raise InputError(f"{run}: the teacher, {method}, has no finished run there; {remedy}")
-    config = RunFolder(run).config()
-    weight = config["method"]["lambda"] if study.lambda_of(cell[2]) else None
-    wanted = study.run_settings(*cell, weight).model_dump(by_alias=True, mode="json")
-    for settled in ("device", "precision"):
-        wanted["training"][settled] = config["training"][settled]
-    wanted["method"]["title"] = config["method"]["title"]
-    if changed := [name for name in wanted if wanted[name] != config[name]]:
+    if changed := _changed_settings(study, run, cell):
         raise InputError(
             f"{run}: the teacher was trained with another {' and '.join(changed)}; {remedy}"
         )
+
+
+def _changed_settings(study: Any, run: Path, cell: tuple[str, str, str, int]) -> list[str]:
+    """What a finished run was trained with that is not what the study says now."""
+    from pydantic import ValidationError
+
+    from acl_bert.run_files import RunFolder
+    from acl_bert.settings.study import RunSettings
+
+    config = RunFolder(run).config()
+    try:
+        # A key that is newer than the run has its default.
+        given = RunSettings.model_validate({n: config.get(n) for n in RunSettings.model_fields})
+    except ValidationError:
+        return ["version of this project"]
+    weight = given.method.weight if study.lambda_of(cell[2]) else None
+    settled = {name: getattr(given.training, name) for name in ("device", "precision")}
+    wanted = study.run_settings(*cell, weight)
+    training = wanted.training.model_copy(update=settled)
+    before = given.determinants()
+    after = wanted.model_copy(update={"training": training}).determinants()
+    return [name for name in after if after[name] != before[name]]
 
 
 def teacher_outputs(args: argparse.Namespace) -> None:
@@ -299,8 +316,7 @@ def gradients(args: argparse.Namespace) -> None:
     from acl_bert.study.analyses.gradients import write_gradients
 
     layout = _layout(args)
-    of = layout.and_variants(layout.observed.values())
-    write_gradients(_runs(args, of), layout, _folder(args))
+    write_gradients(_runs(args, layout.observing), layout, _folder(args))
 
 
 def clusters(args: argparse.Namespace) -> None:
@@ -318,14 +334,57 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Path]:
-    """The study's finished runs, or those of some methods; all where they must be complete."""
-    from acl_bert.run_files import RunFolder, run_path
+    """The study's runs, or those of some methods.
+
+    All where they must be complete, as the workflow knows them to be; else the finished ones that
+    were trained as the study says now.
+    """
+    from acl_bert.run_files import run_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
+    left_out = {} if args.complete else _left_out(study, args)
+    folder = args.results / study.name
     cells = (cell for cell in study.cells() if of is None or cell[2] in of)
-    runs = [run_path(args.results / study.name, *cell) for cell in cells]
-    return [run for run in runs if args.complete or RunFolder(run).finished]
+    runs = [run_path(folder, *cell) for cell in cells if cell not in left_out]
+    return [run for run in runs if args.complete or (run / METRICS).is_file()]
+
+
+def _left_out(study: Any, args: argparse.Namespace) -> dict[tuple[str, str, str, int], str]:
+    """The cells whose finished runs cannot be taken for the study's, and why."""
+    from acl_bert.run_files import run_path
+
+    shown = study.shown()
+    folder = args.results / study.name
+    runs = {cell: run_path(folder, *cell) for cell in study.cells()}
+    return {
+        cell: fault
+        for cell, run in runs.items()
+        if (run / METRICS).is_file() and (fault := _fault(study, shown, run, cell))
+    }
+
+
+def _fault(study: Any, shown: Any, run: Path, cell: tuple[str, str, str, int]) -> str | None:
+    """What is wrong with a finished run's files, as far as tables and figures read them."""
+    from acl_bert.run_files import RunFolder
+
+    files = RunFolder(run)
+    try:
+        metrics = files.metrics()
+        files.timings()
+        if (*(metrics[key] for key in ("task", "encoder", "method")), metrics["seed"]) != cell:
+            return f"{run}: the run of another task, encoder, method or seed"
+        if changed := _changed_settings(study, run, cell):
+            return f"{run}: trained with another {' and '.join(changed)}"
+        if cell[2] in shown["multi_exit"]:
+            files.dev_logits()
+        if cell[2] in study.observing and not files.history():
+            return f"{files.history_path}: has no steps"
+        if cell[2] in study.compared:
+            files.representations()
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def _layout(args: argparse.Namespace) -> Any:
@@ -352,11 +411,13 @@ def progress(args: argparse.Namespace) -> None:
     print(progress(runs))
 
 
-def tables(args: argparse.Namespace) -> None:
+def tables(args: argparse.Namespace) -> Any:
     from acl_bert.study.tables import write_tables
 
     results, layout, folder = _results(args)
-    write_tables(_tables(args, results, layout), results, layout, folder / "tables")
+    found = _tables(args, results, layout)
+    write_tables(found, results, layout, folder / "tables")
+    return found
 
 
 def _results(args: argparse.Namespace) -> tuple[Any, Any, Path]:
@@ -380,7 +441,7 @@ def figures(args: argparse.Namespace) -> None:
     write_figures(results, layout, folder / "figures")
 
 
-def report(args: argparse.Namespace) -> None:
+def report(args: argparse.Namespace, found: Any = None) -> None:
     from acl_bert.settings.deviations import deviations
     from acl_bert.settings.study import load_study
     from acl_bert.study.claims.claims import load_claims
@@ -390,7 +451,7 @@ def report(args: argparse.Namespace) -> None:
 
     study = load_study(args.config)
     results, layout, folder = _results(args)
-    found = _tables(args, results, layout)
+    found = found or _tables(args, results, layout)
     captions = {path.stem: path.read_text("utf-8") for path in args.captions.glob("*.rst")}
     page = study_report(
         folder,
@@ -401,6 +462,7 @@ def report(args: argparse.Namespace) -> None:
         captions,
         deviations(study),
         _mirror_of(args, study),
+        _left_out(study, args),
     )
     write_report(page, folder / "report.html")
     tables, figures = layout.outputs
@@ -423,8 +485,18 @@ def submissions(args: argparse.Namespace) -> None:
 
 
 def analyse(args: argparse.Namespace) -> None:
-    for stage in (collect, sweep, gradients, clusters, tables, figures, report):
-        stage(args)
+    from acl_bert.settings.study import load_study, write_study
+    from acl_bert.study.claims.claims import load_claims
+
+    load_claims(args.claims)  # before anything is written
+    if not args.captions.is_dir():
+        raise InputError(f"{args.captions}: no such folder; give --captions workflow/report")
+    write_study(load_study(args.config), _folder(args) / "config.yaml")
+    for gather in (collect, sweep, gradients, clusters):
+        gather(args)
+    found = tables(args)  # the claims' intervals take a while: once for both
+    figures(args)
+    report(args, found)
     where(args)
 
 

@@ -261,12 +261,20 @@ class RunFolder:
         return sets
 
     def representations(self) -> Representations:
-        """Raises InputError where the file is absent or torn."""
+        """Raises InputError where the file is absent or torn, or lacks a part."""
+        import numpy as np  # as in dev_logits
+
         path = self.path / REPRESENTATIONS
         tensors = _load_tensors(path)
         by_layer: dict[str, dict[int, Any]] = {"h": {}, "label_embeddings": {}}
-        for kind, _, layer in (name.partition(".") for name in tensors if "." in name):
-            by_layer[kind][int(layer)] = tensors[f"{kind}.{layer}"]
+        for kind, layers in by_layer.items():
+            for name in (name for name in tensors if name.startswith(f"{kind}.")):
+                layers[int(name.removeprefix(f"{kind}."))] = tensors[name]
+        finite = all(np.isfinite(x).all() for layers in by_layer.values() for x in layers.values())
+        if "labels" not in tensors or by_layer["h"].keys() != by_layer["label_embeddings"].keys():
+            raise InputError(f"{path}: lacks labels, h or label_embeddings; run it again")
+        if not finite:
+            raise InputError(f"{path}: holds numbers that are not finite; run it again")
         return Representations(tensors["labels"], **by_layer)
 
     @property

@@ -149,6 +149,79 @@ def test_the_pilot_trains_again_only_what_does_not_observe_anyway() -> None:
     assert study({}, methods=METHODS | observing).shown()["observed"] == {"ce_scl": "ce_scl"}
 
 
+def test_the_pilots_methods_are_observed_in_every_world() -> None:
+    ours = study({"gradients": {"methods": ["ce_scl"]}, "audit": {"choices": ["temperature"]}})
+    assert world(ours, "temperature")["ce_scl"] == "ce_scl@gate.mode=observe,temperature=0.1"
+    assert world(ours, "temperature")["acl_embed"] == "acl_embed@temperature=0.1"
+
+
+def test_a_world_knows_what_it_is_about_varied_or_not() -> None:
+    ours = audit(choices=["anchors"], methods=["acl"])
+    (found,) = ours.shown()["audit"]
+    assert set(found["methods"]) == {"acl"}
+    assert set(found["about"]) == {"acl_embed", "acl", "acl_cl"}
+
+
+def test_a_study_that_lacks_a_teacher_says_so_with_an_audit_too() -> None:
+    with pytest.raises(InputError, match="methods.acl_cl.teacher: acl is not among the methods"):
+        study({"audit": {}}, methods={"ce": {}, "acl_cl": {}}, tasks={"acceptability": {}})
+    circle = {"a": {"like": "acl_cl", "teacher": "b"}, "b": {"like": "acl_cl", "teacher": "a"}}
+    with pytest.raises(InputError, match="taught by a in turn"):
+        study({"audit": {}}, methods=circle, tasks={"acceptability": {}})
+
+
+def test_a_lambda_is_never_tuned_by_the_dev_set() -> None:
+    with pytest.raises(InputError, match="training.chosen_on: dev, but λ of"):
+        study({}, training={"chosen_on": "dev"}, tuning={"enabled": True})
+    study({"audit": {"choices": ["chosen_on"]}}, tuning={"enabled": True})
+
+
+def test_what_the_study_has_already_is_no_other_way() -> None:
+    shuffled = audit(choices=["batches"]).model_copy()
+    assert shuffled.shown()["audit"]
+    ours = study({"audit": {"choices": ["batches"]}}, training={"batches": "shuffled"})
+    assert ours.shown()["audit"] == [] and ours.shown()["variants"] == []
+
+
+def test_an_id_stays_short_enough_for_a_file_name() -> None:
+    keys = {
+        "temperature": 0.123456789,
+        "lambda": 0.123456789,
+        "combination": "convex",
+        "normalize": False,
+        "reduction": "sum",
+        "representation": "first_token",
+    }
+    own = {"title": "x", "default": "y", "methods": ["acl", "acl_cl"], "variants": {"z": keys}}
+    found = world(audit(choices=["x"], methods=["acl"], more={"x": own}), "x")["acl"]
+    assert len(found) < 120 and found.startswith("acl@")
+
+
+def test_defaults_of_an_analysis_are_of_what_the_study_has() -> None:
+    ours = study(
+        {"sensitivity": {}, "gradients": {}},
+        methods={"ce": {}, "acl": {}},
+        tasks={"acceptability": {}},
+    )
+    assert {point["of"] for point in ours.shown()["sensitivity"]} == {"acl"}
+    assert ours.shown()["observed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"like": "ce", "title": "ACL"}, ["acl"]),
+        ({"gate": {"mode": "project"}}, ["acl"]),
+        ({"contrastive": "scl"}, ["acl"]),
+        ({"temperature": 0.1}, []),
+        ({"like": "acl", "title": "A", "temperature": 0.1}, []),
+    ],
+)
+def test_another_method_under_a_known_id_is_told(row: dict[str, Any], expected: list[str]) -> None:
+    ours = study({}, methods={"ce": {}, "acl": row}, tasks={"acceptability": {}})
+    assert ours.shown()["unlike"] == expected
+
+
 def test_a_choice_of_the_studys_own() -> None:
     own = {
         "title": "rate",
@@ -173,6 +246,41 @@ def test_a_choice_of_the_studys_own() -> None:
         ({"sensitivity": {"methods": ["acl_cl"]}}, "sensitivity.methods: acl_cl has a teacher"),
         ({"sensitivity": {"methods": ["ce"]}}, "sensitivity.methods: ce has .* no contrastive"),
         ({"sensitivity": {"lambdas": [1.5]}}, "lambda: 1.5 is above 1"),
+        ({"sensitivity": {"lambdas": [0.5, 0.5]}}, "names one of them twice"),
+        ({"audit": {"choices": ["anchors", "anchors"]}}, "names one of them twice"),
+        (
+            {
+                "audit": {
+                    "more": {
+                        "x": {
+                            "title": "x",
+                            "default": "y",
+                            "methods": ["acl"],
+                            "variants": {"v": {"title": "../z"}},
+                        }
+                    }
+                }
+            },
+            "variants.v.title: unknown key",
+        ),
+        (
+            {
+                "audit": {
+                    "choices": ["x"],
+                    "more": {
+                        "x": {
+                            "title": "x",
+                            "default": "y",
+                            "methods": ["acll"],
+                            "variants": {"v": {"temperature": 1}},
+                        }
+                    },
+                }
+            },
+            "'acll'.*acl",
+        ),
+        ({"clusters": ["acl_cll"]}, "analyses.clusters: 'acl_cll'.*acl_cl"),
+        ({"ablation": {"acl": ["cee"]}}, "analyses.ablation.acl: 'cee'"),
         ({"gradients": {"methods": ["acl"]}}, "gradients.methods: the gate of acl acts"),
         ({"gradients": {"methods": ["ce"]}}, "gate.mode: observe needs a term"),
         ({"sensitivity": {"lambda": [0.5]}}, "did you mean 'lambdas'"),

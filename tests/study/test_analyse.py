@@ -9,6 +9,8 @@ import yaml
 from run_folders import finish_run, start_run, write_task
 
 from acl_bert.cli import main
+from acl_bert.files import write_json
+from acl_bert.run_files import CONFIG, run_path
 from acl_bert.settings.study import load_study
 
 ROOT = Path(__file__).parents[2]
@@ -34,12 +36,16 @@ def config(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def finish(study: Path, cells: Iterable[Cell], multi_exit: set[str]) -> None:
+def finish(path: Path, study: Path, cells: Iterable[Cell], multi_exit: set[str]) -> None:
+    """Runs as the config at `path` has them, with numbers that are invented."""
+    whole = load_study(path)
     for task, encoder, method, seed in cells:
         metric = "matthews" if task == "cola" else "accuracy"
         exits = range(1, 7) if method in multi_exit else [6]
         scores = {exit: {metric: 0.5 + exit / 100 + seed / 1000} for exit in exits}
-        finish_run(study, task=task, encoder=encoder, method=method, seed=seed, exits=scores)
+        run = finish_run(study, task=task, encoder=encoder, method=method, seed=seed, exits=scores)
+        settings = whole.run_settings(task, encoder, method, seed)
+        write_json(run / CONFIG, settings.model_dump(by_alias=True))
 
 
 def analyse(folder: Path, path: Path) -> int:
@@ -76,7 +82,7 @@ EXPECTED = {
 
 def test_a_whole_study(tmp_path: Path, study: Path) -> None:
     path = config(tmp_path)
-    finish(study, *planned(path))
+    finish(path, study, *planned(path))
     assert analyse(tmp_path, path) == 0
     assert outputs(study) >= EXPECTED
 
@@ -91,7 +97,7 @@ def test_a_whole_study(tmp_path: Path, study: Path) -> None:
 def test_a_half_finished_study_with_a_failed_run(tmp_path: Path, study: Path, kept: Any) -> None:
     path = config(tmp_path)
     cells, multi_exit = planned(path)
-    finish(study, filter(kept, cells), multi_exit)
+    finish(path, study, filter(kept, cells), multi_exit)
     start_run(study, task="cola", method="acl", seed=2)
     log = study / "logs" / "finetune" / "cola.tiny.acl.2.log"
     log.parent.mkdir(parents=True)
@@ -106,9 +112,31 @@ def test_a_half_finished_study_with_a_failed_run(tmp_path: Path, study: Path, ke
 
 def test_a_study_with_a_single_seed(tmp_path: Path, study: Path) -> None:
     path = config(tmp_path, seeds=[1])
-    finish(study, *planned(path))
+    finish(path, study, *planned(path))
     assert analyse(tmp_path, path) == 0
     assert outputs(study) >= EXPECTED
+
+
+def test_runs_of_other_settings_are_left_out_and_named(tmp_path: Path, study: Path) -> None:
+    path = config(tmp_path, methods={"ce": {}, "acl": {}}, analyses={}, seeds=[1])
+    finish(path, study, *planned(path))
+    path = config(tmp_path, methods={"ce": {}, "acl": {"temperature": 0.1}}, analyses={}, seeds=[1])
+    assert analyse(tmp_path, path) == 0
+    assert "acl" not in (study / "runs.csv").read_text().replace("acl_bert", "")
+    assert "trained with another method" in (study / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "timings.json", "logits.safetensors"])
+def test_a_torn_run_is_left_out_and_named(tmp_path: Path, study: Path, name: str) -> None:
+    path = config(tmp_path, methods={"ce": {}, "jt": {}}, analyses={}, seeds=[1])
+    finish(path, study, *planned(path))
+    torn = run_path(study, "rte", "tiny", "jt", 1) / name
+    torn.write_bytes(torn.read_bytes()[:20])
+    assert analyse(tmp_path, path) == 0
+    assert "rte,tiny,jt" not in (study / "exits.csv").read_text()
+    assert "cola,tiny,jt" in (study / "exits.csv").read_text()
+    page = (study / "report.html").read_text("utf-8")
+    assert f"seed-1/{name}" in page and "run it again" in page
 
 
 def test_a_study_without_a_finished_run_is_refused(

@@ -66,7 +66,7 @@ rule sweep:
 rule gradients:
     """Gather the angles between the two gradients from the histories of the runs that observe."""
     input:
-        runs=run_results(of=OBSERVED),
+        runs=run_results(of=LAYOUT.observing),
         data=expand(DATA, task=STUDY.tasks),
     output:
         f"{STUDY_DIR}/gradients.csv",
@@ -79,7 +79,7 @@ rule gradients:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        observed=OBSERVED,
+        observed=LAYOUT.observing,
     shell:
         "python -m acl_bert gradients"
         " --config {params.config:q}"
@@ -214,6 +214,7 @@ rule write_report:
         config=STUDY_FILE,
         captions=lambda wildcards, input: str(Path(input.captions[0]).parent),
         deviations=deviations(STUDY),
+        tracking=STUDY.tracking.enabled,
     shell:
         "python -m acl_bert report"
         " --config {params.config:q}"

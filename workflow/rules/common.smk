@@ -59,7 +59,6 @@ TEACHERS = {
 SHOWN = STUDY.shown()
 LAYOUT = layout_of(STUDY.name, **SHOWN | {"tasks": {}})
 TABLES, FIGURES = LAYOUT.outputs
-OBSERVED = LAYOUT.and_variants(LAYOUT.observed.values())
 CLUSTERED = LAYOUT.and_variants(LAYOUT.clusters)
 # The tasks whose test sets are predicted, and how GLUE's server wants them.
 SUBMITTED = {

@@ -5,11 +5,21 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from acl_bert.settings.study import Study
+from acl_bert.settings.method import method_rows
+from acl_bert.settings.study import Study, Tuning
 from acl_bert.settings.training import Training
 from acl_bert.tasks.spec import Selection
 
 SEEDS = 5
+TASKS = ("cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte")
+# The pinned ones (paper.md §5).
+ENCODERS = {
+    "google-bert/bert-base-uncased",
+    "FacebookAI/roberta-base",
+    "distilbert/distilbert-base-uncased",
+    "distilbert/distilroberta-base",
+    "huawei-noah/TinyBERT_General_6L_768D",
+}
 # The tasks that are trained for longer (paper.md, [?] table, row "training").
 EPOCHS = {"cola": 10, "mrpc": 10, "rte": 10}
 # On what a run is computed does not belong to the method.
@@ -24,19 +34,33 @@ def deviations(study: Study) -> list[str]:
 def _deviations(study: Study) -> Iterator[str]:
     if len(study.seeds) != SEEDS:
         yield f"seeds: {len(study.seeds)}, not {SEEDS}."
-    if not study.tuning.enabled:
+    if study.tuning.enabled:
+        usual = Tuning(enabled=True)
+        yield from (f"tuning.{change}" for change in _changes(study.tuning, usual))
+    else:
         yield "tuning.enabled: λ is not tuned; each method has that of its row."
+    if missing := [task for task in TASKS if task not in study.tasks]:
+        yield f"tasks: no {', '.join(missing)}."
+    for task, spec in study.task_specs.items():
+        if limit := spec.limit.model_dump(exclude_none=True):
+            rows = ", ".join(f"{count:,} {split}" for split, count in limit.items())
+            yield f"tasks.{task}.limit: {rows} rows."
     yield from (f"selection.{change}" for change in _changes(study.selection, Selection()))
     tasks: dict[str, list[str]] = {}
     for task in study.tasks:
-        usual = Training(epochs=EPOCHS.get(task, 3))
-        for change in _changes(study.training_of(task), usual):
+        training = Training(epochs=EPOCHS.get(task, 3))
+        for change in _changes(study.training_of(task), training):
             tasks.setdefault(change, []).append(task)
     for change, some in tasks.items():
         where = "" if len(some) == len(study.tasks) else f" ({', '.join(some)})"
         yield f"training.{change[:-1]}{where}."
     for name, written in study.changed_rows().items():
         yield f"methods.{name}: {', '.join(written)}."
+    if own := [name for name in study.methods if name not in method_rows()]:
+        yield f"methods: {', '.join(own)}, of the study's own."
+    for name, encoder in study.encoders.items():
+        if encoder.path not in ENCODERS:
+            yield f"encoders.{name}: {encoder.path}."
 
 
 def _changes(given: BaseModel, usual: BaseModel) -> Iterator[str]:

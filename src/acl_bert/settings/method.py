@@ -185,6 +185,11 @@ class Method(Section):
         return self.temperature if self.classifier == "cosine" else None
 
     @property
+    def acts(self) -> str:
+        """What the gate does to the gradients, if anything."""
+        return "off" if self.gate.mode == "observe" else self.gate.mode
+
+    @property
     def _gates_the_sum(self) -> bool:
         return self.gate.mode != "off" and self.gate.scope != "representation"
 

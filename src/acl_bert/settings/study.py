@@ -25,6 +25,7 @@ from acl_bert.settings.training import Training, TrainingPatch
 from acl_bert.settings.variants import (
     Variants,
     audit_worlds,
+    differences,
     observed_methods,
     sensitivity_points,
 )
@@ -197,16 +198,15 @@ class Study(Section):
         A key of a row's `like` is none: that is a method of the study's own.
         """
         known = method_rows()
-        changed = {
-            name: [
-                f"{key} {value}"
-                for key, value in _written(patch, without=("title",)).items()
-                if value != known[name].model_dump(by_alias=True)[key]
-            ]
-            for name, patch in self.methods.items()
-            if name in known and "like" not in _written(patch)
-        }
-        return {name: keys for name, keys in changed.items() if keys}
+        changed = {}
+        for name, row in self._own_rows.items():
+            if name not in known or "like" in _written(self.methods[name]):
+                continue
+            before, after = known[name].model_dump(by_alias=True), row.model_dump(by_alias=True)
+            keys = [f"{key} {value}" for key, value in differences(before, after) if key != "title"]
+            if keys:
+                changed[name] = keys
+        return changed
 
     @cached_property
     def _points(self) -> tuple[list[dict[str, Any]], Variants]:
@@ -227,7 +227,13 @@ class Study(Section):
     @cached_property
     def _worlds(self) -> tuple[list[dict[str, Any]], Variants]:
         settings = self.analyses.audit
-        return ([], {}) if settings is None else audit_worlds(settings, self._own_rows, self._tuned)
+        return (
+            ([], {})
+            if settings is None
+            else audit_worlds(
+                settings, self._own_rows, self._tuned, self._observed[0], self.training.model_dump()
+            )
+        )
 
     @cached_property
     def _variants(self) -> Variants:
@@ -246,12 +252,18 @@ class Study(Section):
                 assert settings is not None
                 places.setdefault(name, set()).update(
                     place
-                    for place in itertools.product(
-                        settings.tasks or self.tasks, settings.encoders or self.encoders
-                    )
+                    for place in self._places_of(settings)
                     if variant.method in self._own_methods(*place)
                 )
         return places
+
+    def _places_of(self, settings: Places | None) -> list[tuple[str, str]]:
+        """Task and encoder where an analysis is made; none without it."""
+        if settings is None:
+            return []
+        return list(
+            itertools.product(settings.tasks or self.tasks, settings.encoders or self.encoders)
+        )
 
     @cached_property
     def _tuned(self) -> frozenset[str]:
@@ -295,6 +307,22 @@ class Study(Section):
         return (method, encoder) in self._teachers
 
     @cached_property
+    def observing(self) -> set[str]:
+        """The methods whose gate records and does nothing else."""
+        return {name for name, row in self.method_rows.items() if row.gate.mode == "observe"}
+
+    @cached_property
+    def compared(self) -> set[str]:
+        """The methods whose representations are compared, in the audit too."""
+        stand_ins = {
+            world["methods"][name]
+            for world in self._worlds[0]
+            for name in self.analyses.clusters
+            if name in world["methods"]
+        }
+        return {*self.analyses.clusters} | stand_ins
+
+    @cached_property
     def _teachers(self) -> set[tuple[str, str]]:
         rows = self.method_rows
         return {
@@ -310,8 +338,6 @@ class Study(Section):
 
     def _check_methods(self) -> None:
         """Raises InputError for a method that is named and not there, or that lacks its teacher."""
-        for key in ("gradients", "sensitivity", "audit"):
-            self._check_places(f"analyses.{key}", getattr(self.analyses, key))
         for kind, sections in (("tasks", self.tasks), ("encoders", self.encoders)):
             for name, section in sections.items():
                 for method in section.methods or ():
@@ -336,6 +362,42 @@ class Study(Section):
             if row.teacher in self.method_rows:
                 self._check_teacher(method, row, self.method_rows[row.teacher])
 
+    def _check_circles(self) -> None:
+        """Raises InputError where methods teach each other. Variants follow their teachers."""
+        rows = self._own_rows
+        for method, row in rows.items():
+            above, seen = row.teacher, {method}
+            while above in rows:
+                if above in seen:
+                    raise InputError(
+                        f"methods.{method}.teacher: {row.teacher} is taught by {method} in turn; "
+                        "break the circle"
+                    )
+                seen.add(above)
+                above = rows[above].teacher
+
+    def _check_analyses(self) -> None:
+        """Raises InputError for a name in `analyses` that is none."""
+        for key in ("gradients", "sensitivity", "audit"):
+            self._check_places(f"analyses.{key}", getattr(self.analyses, key))
+        known = {**self._own_rows, **method_rows()}
+        compared = {"clusters": self.analyses.clusters} | {
+            f"ablation.{full}": (full, *others) for full, others in self.analyses.ablation.items()
+        }
+        for key, names in compared.items():
+            for name in names:
+                if name not in known:
+                    raise InputError(f"analyses.{key}: {unknown(name, known)}")
+
+    def _check_tuning(self) -> None:
+        """Raises InputError where a λ would be chosen by the dev set."""
+        for method, task in itertools.product(self._tuned, self.tasks):
+            if self.training_of(task, method).chosen_on == "dev":
+                raise InputError(
+                    f"training.chosen_on: dev, but λ of {method} is tuned on held-out rows; leave "
+                    "tuning out, or choose on the selection split"
+                )
+
     def _check_places(self, place: str, settings: Places | None) -> None:
         for kind, known in (("tasks", self.tasks), ("encoders", self.encoders)):
             for name in getattr(settings, kind, None) or ():
@@ -344,12 +406,6 @@ class Study(Section):
 
     def _check_teacher(self, method: str, row: Method, teacher: Method) -> None:
         place = f"methods.{method}.teacher: {row.teacher}"
-        above, seen = row.teacher, {method}
-        while above is not None:
-            if above in seen:
-                raise InputError(f"{place} is taught by {method} in turn; break the circle")
-            seen.add(above)
-            above = self.method_rows[above].teacher if above in self.method_rows else None
         if row.representation != teacher.representation:
             raise InputError(
                 f"{place} has the representation {teacher.representation}, {method} "
@@ -370,10 +426,13 @@ class Study(Section):
                 f"{place} has {teacher.layers} layers, and {method} more; set its `layers`"
             )
 
-    def training_of(self, task: str) -> Training:
-        """The study's training keys under those of the task."""
+    def training_of(self, task: str, method: str | None = None) -> Training:
+        """The study's training keys under those of the task, and these under a method's."""
         patch = self._named("tasks", self.tasks, task).training  # type: ignore[attr-defined]
-        return Training.model_validate(merge(self.training.model_dump(), patch))
+        keys = merge(self.training.model_dump(), patch)
+        return Training.model_validate(
+            keys if method is None else merge(keys, self.method_row(method).training)
+        )
 
     def is_tuned(self, method: str) -> bool:
         """Whether λ is chosen on the selection split.
@@ -435,15 +494,27 @@ class Study(Section):
             "seeds": self.seeds,
             "variants": list(self._variants),
             "sensitivity": self._points[0],
+            "sensitivity_places": self._places_of(self.analyses.sensitivity),
             "audit": self._worlds[0],
             "observed": self._observed[0],
             "clusters": [name for name in self.analyses.clusters if name in self._own_rows],
+            "unlike": [name for name, row in self._own_rows.items() if self._is_unlike(name, row)],
             "ablation": {
                 full: [name for name in others if name in self._own_rows]
                 for full, others in self.analyses.ablation.items()
                 if full in self._own_rows
             },
         }
+
+    def _is_unlike(self, name: str, row: Method) -> bool:
+        """Whether a method is called as one of the project's and is another kind of method."""
+        if name not in method_rows():
+            return False
+        kinds = [
+            (r.regime, r.contrastive, r.distillation, r.teacher, r.start, r.layers, r.acts)
+            for r in (row, method_rows()[name])
+        ]
+        return kinds[0] != kinds[1]
 
     def run_settings(
         self, task: str, encoder: str, method: str, seed: int, weight: float | None = None
@@ -455,8 +526,7 @@ class Study(Section):
                 f"study {self.name}: {method} does not run on {task} with {encoder}; see the "
                 "`methods` of that task and encoder"
             )
-        row = self.method_row(method, weight)
-        training = Training.model_validate(merge(self.training_of(task).model_dump(), row.training))
+        row, training = self.method_row(method, weight), self.training_of(task, method)
         epochs = row.epochs_factor * training.epochs
         try:
             return RunSettings(
@@ -489,8 +559,11 @@ def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Stud
         raise InputError(f"{origin}: a study is a mapping of keys; see config/README.md")
     try:
         study = Study.model_validate(config)
-        _ = study.task_specs, study.method_rows  # their rows are checked here, not at first use
+        _ = study.task_specs  # rows are checked here, not at first use
+        study._check_circles()
+        study._check_analyses()
         study._check_methods()
+        study._check_tuning()
         for task in study.tasks:
             study.training_of(task)
         for method in filter(study.is_tuned, study.methods):

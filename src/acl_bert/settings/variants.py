@@ -4,17 +4,18 @@ A variant's id is its method's and the keys that differ: `acl@temperature=0.1`. 
 need the same one share its runs; `@` stands in no name that a study may give.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from acl_bert.errors import InputError
+from acl_bert.files import canonical_hash
 from acl_bert.settings.analyses import Audit, Choice, Gradients, Sensitivity, choices
 from acl_bert.settings.base import merge
 from acl_bert.settings.explain import explain, unknown
-from acl_bert.settings.method import Method
+from acl_bert.settings.method import Method, method_rows
 
 
 @dataclass(frozen=True)
@@ -29,38 +30,55 @@ class Variant:
 
 Variants = dict[str, Variant]
 
+LONGEST = 120  # letters of an id, which becomes a part of file names, where 255 are allowed
+
 
 def vary(
-    method: str, row: Method, patch: dict[str, Any], title: str, place: str, tuned: bool
+    method: str,
+    row: Method,
+    patch: dict[str, Any],
+    title: str,
+    place: str,
+    tuned: bool,
+    training: Mapping[str, Any] | None = None,
 ) -> tuple[str, Variant | None]:
     """The id and the variant; the method's own id and None where the patch changes nothing.
 
-    `tuned`: the method's λ is chosen, so that any λ is another. Raises InputError where the row
-    cannot be so.
+    `tuned`: the method's λ is chosen, so that any λ is another. `training`: the study's keys, under
+    those of the row. Raises InputError where the row cannot be so.
     """
     given = row.model_dump(by_alias=True)
     try:
         varied = Method.model_validate(merge(given, patch))
     except ValidationError as error:
         raise explain(error, Method, place, f"{method} with {title}") from None
-    changed = dict(_differences(given, varied.model_dump(by_alias=True)))
+    before, after = given, varied.model_dump(by_alias=True)
+    for keys in (before, after):
+        keys["training"] = {**(training or {}), **keys["training"]}
+    changed = dict(differences(before, after))
     if tuned and "lambda" in patch:
         changed["lambda"] = f"{varied.weight:g}"
     if not changed:
         return method, None
     name = f"{method}@{','.join(f'{key}={value}' for key, value in sorted(changed.items()))}"
+    if len(name) > LONGEST:
+        name = f"{method}@{canonical_hash(changed)[:16]}"
     titled = varied.model_copy(update={"title": f"{row.title}, {title}"})
     return name, Variant(method, patch, titled, place)
 
 
-def _differences(
+def differences(
     before: Mapping[str, Any], after: Mapping[str, Any], above: str = ""
 ) -> Iterator[tuple[str, str]]:
+    """Keys of `after`, such as gate.mode, whose values differ from those of `before`."""
     for key, value in after.items():
         if isinstance(value, Mapping):
-            yield from _differences(before.get(key) or {}, value, f"{above}{key}.")
+            yield from differences(before.get(key) or {}, value, f"{above}{key}.")
         elif before.get(key) != value:
-            yield f"{above}{key}", f"{value:g}" if isinstance(value, float) else str(value).lower()
+            yield (
+                f"{above}{key}",
+                f"{value:.12g}" if isinstance(value, float) else str(value).lower(),
+            )
 
 
 def observed_methods(
@@ -73,6 +91,8 @@ def observed_methods(
     place = "analyses.gradients"
     observed, variants = {}, {}
     for method in settings.methods:
+        if method not in rows and "methods" not in settings.model_fields_set:
+            continue
         row = _known(rows, method, f"{place}.methods")
         if row.gate.mode not in ("off", "observe"):
             raise InputError(f"{place}.methods: the gate of {method} acts; name others")
@@ -95,6 +115,8 @@ def sensitivity_points(
     points, variants = [], {}
     values = (("lambda", settings.lambdas), ("temperature", settings.temperatures))
     for of in settings.methods:
+        if of not in rows and "methods" not in settings.model_fields_set:
+            continue
         row = _known(rows, of, f"{place}.methods")
         if row.teacher is not None or row.contrastive == "none":
             raise InputError(
@@ -121,11 +143,16 @@ def sensitivity_points(
 
 
 def audit_worlds(
-    settings: Audit, rows: Mapping[str, Method], tuned: frozenset[str]
+    settings: Audit,
+    rows: Mapping[str, Method],
+    tuned: frozenset[str],
+    observed: Container[str],
+    training: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], Variants]:
     """Each choice decided otherwise, with the method that each changed one then is; the variants.
 
-    A student's teacher is the teacher as it is in that world. `tuned` as above.
+    A student's teacher is the teacher as it is in that world. `tuned` as above; a method of the
+    gradient pilot (`observed`) is observed in that world too, which changes nothing else.
     """
     place = "analyses.audit"
     known = choices() | settings.more
@@ -138,10 +165,14 @@ def audit_worlds(
         if name not in known:
             raise InputError(f"{place}.choices: {unknown(name, known)}")
         choice = known[name]
+        for method in choice.methods:
+            _known({**method_rows(), **rows}, method, f"{place}.choices.{name}.methods")
         every = list(choice.variants.items())
         for variant, keys in every[:1] if settings.variants == "first" else every:
             patch = keys.model_dump(exclude_unset=True, by_alias=True)  # type: ignore[attr-defined]
-            found = _world(choice, variant, patch, asked, rows, tuned, f"{place}.choices.{name}")
+            at = f"{place}.choices.{name}"
+            about = _changed(choice, patch, rows)
+            found = _world(choice, variant, patch, asked, rows, tuned, observed, training, at)
             variants |= {new: made for new, made in found.values() if made}
             changed = {method: new for method, (new, _) in found.items() if new != method}
             if changed:
@@ -152,6 +183,7 @@ def audit_worlds(
                         "default": choice.default,
                         "variant": variant,
                         "methods": changed,
+                        "about": about,
                     }
                 )
     return worlds, variants
@@ -164,6 +196,8 @@ def _world(
     asked: tuple[str, ...],
     rows: Mapping[str, Method],
     tuned: frozenset[str],
+    observed: Container[str],
+    training: Mapping[str, Any],
     place: str,
 ) -> dict[str, tuple[str, Variant | None]]:
     found: dict[str, tuple[str, Variant | None]] = {}
@@ -172,15 +206,33 @@ def _world(
         if method not in found:
             row = rows[method]
             keys = dict(patch) if method in choice.methods else {}
-            if row.teacher is not None and (teacher := find(row.teacher)) != row.teacher:
+            # A teacher that the study lacks is refused with all that it lacks, later.
+            above = row.teacher
+            if above is not None and above in rows and (teacher := find(above)) != above:
                 keys["teacher"] = teacher
+            if keys and method in observed:
+                keys["gate"] = {"mode": "observe"} | keys.get("gate", {})
             title = f"{choice.title} {variant}"
-            found[method] = vary(method, row, keys, title, place, method in tuned)
+            found[method] = vary(method, row, keys, title, place, method in tuned, training)
         return found[method][0]
 
     for method in asked:
         find(method)
     return found
+
+
+def _changed(choice: Choice, patch: dict[str, Any], rows: Mapping[str, Method]) -> list[str]:
+    """The methods that the choice would change, or a teacher of theirs."""
+
+    def changes(method: str | None) -> bool:
+        if method is None or method not in rows:
+            return False
+        row = rows[method]
+        given = row.model_dump(by_alias=True)
+        own = method in choice.methods and merge(given, patch) != given
+        return own or changes(row.teacher)
+
+    return [method for method in rows if changes(method)]
 
 
 def _known(rows: Mapping[str, Method], method: str, place: str) -> Method:

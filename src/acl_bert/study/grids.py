@@ -241,6 +241,8 @@ _LATEX = {
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "°": r"\textdegree{}",
+    "→": r"$\rightarrow$",
+    "∞": r"$\infty$",
     DAGGER: r"\textdagger{}",
 }
 

@@ -46,6 +46,8 @@ class TaskLayout:
     dev_sets: Mapping[str, str]
     stand_in: str | None = None
     subset: str | None = None
+    own: bool = False
+    """Whether the rows are files of the user's, whatever the task is called."""
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -86,7 +88,8 @@ class Point:
 class World:
     """One thing that the paper leaves open, decided otherwise.
 
-    `methods` names, for each method that this changes, the one that is it then.
+    `methods` names, for each method that this changes, the one that is it then. `about` are all
+    that it would change, were they varied.
     """
 
     choice: str
@@ -94,6 +97,7 @@ class World:
     default: str
     variant: str
     methods: Mapping[str, str]
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,10 +107,11 @@ class Layout:
     `cells` are the (task, encoder, method) that the study runs: it need not run them all.
     `multi_exit` are the methods with a classifier on every layer, `teachers` (method → its teacher)
     those that learn from a run of another method. `variants` are methods with a few keys changed:
-    `sensitivity` and `audit` say for what. `observed` names, for each method of the gradient
-    pilot, the one whose gate records and does nothing else: it, or a variant.
-    `clusters` are the methods whose representations are compared, `ablation` (a full method → the
-    others) those whose differences are.
+    `sensitivity` (on the tasks and encoders of `sensitivity_places`) and `audit` say for what.
+    `observed` names, for each method of the gradient pilot, the one whose gate records and does
+    nothing else: it, or a variant. `unlike` are those that bear the id of a row of methods.yaml and
+    are another method. `clusters` are the methods whose representations are compared,
+    `ablation` (a full method → the others) those whose differences are.
     """
 
     study: str
@@ -119,9 +124,11 @@ class Layout:
     teachers: Mapping[str, str]
     variants: frozenset[str] = frozenset()
     sensitivity: tuple[Point, ...] = ()
+    sensitivity_places: frozenset[tuple[str, str]] = frozenset()
     audit: tuple[World, ...] = ()
     observed: Mapping[str, str] = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
+    unlike: frozenset[str] = frozenset()
     ablation: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def kind(self, method: str) -> Kind:
@@ -137,6 +144,17 @@ class Layout:
         for world in self.audit:
             found |= {world.methods[name]: None for name in tuple(found) if name in world.methods}
         return tuple(found)
+
+    @property
+    def observing(self) -> tuple[str, ...]:
+        """The methods whose gate records and does nothing else, those of the audit among them."""
+        varied = [
+            world.methods[name]
+            for world in self.audit
+            for name in self.observed
+            if name in world.methods
+        ]
+        return tuple(dict.fromkeys([*self.observed.values(), *varied]))
 
     @property
     def outputs(self) -> tuple[list[str], list[str]]:
@@ -237,9 +255,11 @@ def layout_of(
     teachers: Mapping[str, str],
     variants: Iterable[str] = (),
     sensitivity: Iterable[Mapping[str, Any]] = (),
+    sensitivity_places: Iterable[tuple[str, str]] = (),
     audit: Iterable[Mapping[str, Any]] = (),
     observed: Mapping[str, str] | None = None,
     clusters: Iterable[str] = (),
+    unlike: Iterable[str] = (),
     ablation: Mapping[str, Iterable[str]] | None = None,
 ) -> Layout:
     """A layout from what `Study.shown` gives and the study's tasks."""
@@ -254,9 +274,11 @@ def layout_of(
         teachers=dict(teachers),
         variants=frozenset(variants),
         sensitivity=tuple(Point(**point) for point in sensitivity),
+        sensitivity_places=frozenset(sensitivity_places),
         audit=tuple(World(**world) for world in audit),
         observed=dict(observed or {}),
         clusters=tuple(clusters),
+        unlike=frozenset(unlike),
         ablation={full: tuple(others) for full, others in (ablation or {}).items()},
     )
 
@@ -275,6 +297,7 @@ def _task(path: Path, title: str) -> TaskLayout:
         dev_sets=task["dev_sets"],
         stand_in=task["stand_in"],
         subset=_subset(task) if task["subset"] else None,
+        own=task["source"] == "files",
     )
 
 

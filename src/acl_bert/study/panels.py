@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import seaborn as sns
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,7 +18,9 @@ def styled_figure(width: float, height: float) -> Iterator[Figure]:
     """An empty figure of so many inches, and the style of what is drawn inside the block."""
     # A Figure of its own, not one of pyplot's: nothing to close, and no display is looked for.
     figure = Figure(figsize=(width, height), layout="constrained")
-    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+    # A title is set as it is written: two dollar signs in it are no mathematics.
+    style = sns.axes_style("whitegrid") | {"text.parse_math": False}
+    with rc_context(style), sns.plotting_context("paper", font_scale=1.05):
         yield figure
 
 

@@ -63,12 +63,15 @@ def read_results(study_folder: Path, layout: Layout) -> Results:
     ]
     results = Results(*read)
     known = _run_keys(results.exits)
-    observed = layout.and_variants(layout.observed.values())
     clustered = layout.and_variants(layout.clusters)
     for name, keys, wanted in (
         (TIMINGS, _run_keys(results.timings), known),
         (CURVES, _run_keys(results.curves), {key for key in known if key[2] in layout.multi_exit}),
-        (GRADIENTS, _run_keys(results.gradients), {key for key in known if key[2] in observed}),
+        (
+            GRADIENTS,
+            _run_keys(results.gradients),
+            {key for key in known if key[2] in layout.observing},
+        ),
         (CLUSTERS, _run_keys(results.clusters), {key for key in known if key[2] in clustered}),
     ):
         if keys != wanted:

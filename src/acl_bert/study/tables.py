@@ -9,13 +9,13 @@ import pandas as pd
 
 from acl_bert.files import write_text
 from acl_bert.study.analyses.ablation import ablation_grids, ablation_table
-from acl_bert.study.analyses.audit import audit, audit_rows
+from acl_bert.study.analyses.audit import audit, audit_notes, audit_rows
 from acl_bert.study.analyses.clusters import clusters_grids, clusters_table
 from acl_bert.study.analyses.gradients import gradient_grids, gradient_summary
 from acl_bert.study.analyses.sensitivity import sensitivity_grids, sensitivity_table
 from acl_bert.study.claims.claims import Claim
 from acl_bert.study.claims.evidence import Evidence
-from acl_bert.study.claims.ledger import HEADINGS, ledger, ledger_rows
+from acl_bert.study.claims.ledger import HEADINGS, LEDGER_NOTES, ledger, ledger_rows
 from acl_bert.study.finetuning import finetuning_grids, finetuning_table, published
 from acl_bert.study.grids import Grid, text_grid, to_csv, write_table
 from acl_bert.study.layout import Layout
@@ -24,21 +24,6 @@ from acl_bert.study.quality_speed import quality_speed_grids, quality_speed_tabl
 from acl_bert.study.results import Results
 
 LAYER_SCORES = "layer_scores"
-LEDGER_NOTES = [
-    "Effect: ours less theirs, paired by task and seed; interval: BCa bootstrap over seeds, "
-    "stratified over tasks; p: one-sided, by swapping the two sides of pairs; Holm over the claims "
-    "that have a p.",
-    "Supported: p < 0.05 after Holm, and the interval excludes the margin; contradicted: the "
-    "interval is on the other side, and p < 0.05 that way; inconclusive: neither, or fewer than 5 "
-    "seeds; not run: runs are missing; stand-in: rows or an encoder that are not the paper's, so "
-    "that there is no verdict.",
-]
-AUDIT_NOTES = [
-    "A cell: the effect with the choice made otherwise less that with the default, on the same "
-    "tasks and seeds, with its interval; then the verdict, as if the runs were the paper's, where "
-    "it turns, and both effects where the second lies on the other side of the margin. Empty: the "
-    "choice is about none of the runs.",
-]
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,7 @@ def study_tables(results: Results, layout: Layout, claims: Mapping[str, Claim]) 
         frame = audit(claims, evidence())
         headings, rows = audit_rows(frame, claims)
         return Table(
-            "audit", "Audit", frame, [text_grid("Open choices", headings, rows, AUDIT_NOTES)]
+            "audit", "Audit", frame, [text_grid("Open choices", headings, rows, audit_notes(frame))]
         )
 
     makers: Mapping[str, Callable[[], Table]] = {

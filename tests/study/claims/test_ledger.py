@@ -148,14 +148,22 @@ def test_what_could_be_detected_is_beyond_the_margin_and_smaller_than_what_was_f
     assert spread["margin"] > spread["detectable"] > spread["effect"]
 
 
+def test_a_count_of_tasks_has_no_detectable_effect() -> None:
+    table = judged(whole(), "full_model")
+    assert math.isnan(table.loc["full_model", "tasks"]["detectable"])
+    words = ledger_rows(table.reset_index()[LEDGER_COLUMNS], claims())
+    assert [row[HEADINGS.index("detectable at 80%")] == "–" for row in words] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"stand_in": "generated stand-in data"}, "COLA: generated stand-in data"),
         ({"subset": "subset, 10 of 90 training rows"}, "COLA: subset, 10 of 90 training rows"),
+        ({"own": True}, "COLA: rows of the study's own files"),
     ],
 )
-def test_rows_that_are_not_the_papers_give_no_verdict(change: dict[str, str], said: str) -> None:
+def test_rows_that_are_not_the_papers_give_no_verdict(change: dict[str, Any], said: str) -> None:
     tasks = {**whole().layout.tasks, "cola": task_layout("cola", **change)}
     evidence = where(whole(), lambda frame: frame["seed"] > 0, tasks=tasks)
     table = judged(evidence, "exits", "conflict")
@@ -163,6 +171,14 @@ def test_rows_that_are_not_the_papers_give_no_verdict(change: dict[str, str], sa
     assert said in table.loc["exits", "exit_3"]["reason"]
     assert table.loc["exits", "exit_3"]["effect"] == pytest.approx(4, abs=0.4)
     assert set(table.loc["conflict"]["verdict"]) == {"supported"}  # it is of RTE
+
+
+def test_another_method_under_a_claims_id_gives_no_verdict() -> None:
+    evidence = where(whole(), lambda frame: frame["seed"] > 0, unlike=frozenset({"alternating"}))
+    table = judged(evidence, "exits", "conflict")
+    assert set(table.loc["exits"]["verdict"]) == {"stand-in"}
+    assert "alternating is another method" in table.loc["exits", "exit_3"]["reason"]
+    assert set(table.loc["conflict"]["verdict"]) == {"supported"}
 
 
 def test_another_encoder_stands_in_where_the_papers_is_not_in_the_study() -> None:

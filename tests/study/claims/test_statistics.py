@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from scipy.stats import bootstrap, combine_pvalues, norm
+from statsmodels.stats.power import TTestPower
 
 from acl_bert.study.claims import statistics
 from acl_bert.study.claims.statistics import (
@@ -17,7 +18,6 @@ from acl_bert.study.claims.statistics import (
     SpreadRatio,
     Statistic,
     TasksReached,
-    detectable,
     interval,
 )
 
@@ -39,6 +39,21 @@ def test_a_second_point_is_taken_away_with_the_baseline_that_is_best_at_the_firs
     ours = np.array([[5.0, 2.0], [7.0, 2.0]])
     theirs = np.array([[[3.0, 1.0], [0.0, 9.0]], [[3.0, 1.0], [0.0, 9.0]]])
     assert Mean().of([Pairs(ours, theirs)]) == pytest.approx((6 - 3) - (2 - 1))
+
+
+def test_one_baseline_alone_does_not_contradict_a_difference_between_points() -> None:
+    """The gain on the first falls by 2 from one point to the other, on the second it grows by 6."""
+    noise = np.array([0.1, -0.2, 0.0, 0.2, -0.1])
+    ours = np.stack([5 + noise, 5 - noise], axis=-1)
+    theirs = np.stack([np.stack([3 + 0 * noise, 5 + noise], -1), np.full((5, 2), (2.0, -4.0))], 1)
+    tasks = [Pairs(ours, theirs)] * 2
+    assert Mean().of(tasks) == pytest.approx(2)
+    assert Mean().p_against(tasks, 0, "above") > 0.9
+    # Below the margin against each of them, it is so against whichever is the best.
+    assert Mean().p_against(tasks, 3, "above") == pytest.approx(1 / 2**10)
+    none = [Pairs(ours - [9, 0], theirs)] * 2
+    assert Mean().p_against(none, 0, "above") == pytest.approx(1 / 2**10)
+    assert Mean().p_against(none, -9, "below") > 0.9
 
 
 def test_p_is_that_of_all_sign_flips() -> None:
@@ -159,10 +174,33 @@ def test_where_bca_is_undefined_the_interval_is_the_percentile_one() -> None:
 def test_what_could_be_detected_is_what_a_t_test_finds() -> None:
     """With many pairs that is the normal quantiles of level and power."""
     z = norm.isf(0.05) + norm.ppf(0.8)
-    assert detectable(1.0, 400, 0.05) == pytest.approx(z, rel=0.01)
-    assert detectable(2.0, 35, 0.05) == pytest.approx(2 * detectable(1.0, 35, 0.05))
-    assert detectable(1.0, 5, 0.05) > detectable(1.0, 35, 0.05) > z
-    assert detectable(1.0, 35, 0.05 / 8) > detectable(1.0, 35, 0.05)
+    detectable = Mean().detectable
+    assert detectable(1.0, [400], 0.05) == pytest.approx(z, rel=0.01)
+    assert detectable(2.0, [5] * 7, 0.05) == pytest.approx(2 * detectable(1.0, [5] * 7, 0.05))
+    assert detectable(1.0, [5], 0.05) > detectable(1.0, [5] * 7, 0.05) > z
+    assert detectable(1.0, [5] * 7, 0.05 / 8) > detectable(1.0, [5] * 7, 0.05)
+    assert math.isnan(detectable(math.nan, [1, 1], 0.05))
+
+
+@pytest.mark.parametrize("seeds", [[5], [3, 9]])
+def test_what_could_be_detected_is_of_the_sd_that_the_seeds_were_drawn_with(
+    seeds: list[int],
+) -> None:
+    """Not of the seeds' own, which is smaller. Here it is 1 in each task."""
+    tasks = []
+    for n in seeds:
+        scores = np.random.default_rng(n).normal(size=n)
+        tasks.append(task(list((scores - scores.mean()) / scores.std(ddof=1))))
+    error = interval(lambda places: Mean().at(tasks, places), seeds).error
+    true_error = math.sqrt(sum(1 / n for n in seeds)) / len(seeds)
+    pairs = sum(seeds)
+    standardised = TTestPower().solve_power(nobs=pairs, alpha=0.05, power=0.8, alternative="larger")
+    expected = standardised * true_error * math.sqrt(pairs)
+    assert Mean().detectable(error, seeds, 0.05) == pytest.approx(expected, rel=0.03)
+
+
+def test_a_count_of_tasks_has_nothing_that_a_t_test_detects() -> None:
+    assert math.isnan(TasksReached(5 / 7).detectable(1.0, [5] * 7, 0.05))
 
 
 STUDIES = 200

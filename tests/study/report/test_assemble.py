@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from itertools import product
+from dataclasses import replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,24 @@ import pytest
 from run_folders import finish_run, start_run, write_task
 from study.report.pages import Page, write_png
 
-from acl_bert.files import write_text
-from acl_bert.run_files import METRICS, find_runs, run_path
+from acl_bert.files import read_json, write_json, write_text
+from acl_bert.run_files import CONFIG, METRICS, find_runs, run_path
+from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
+from acl_bert.study.analyses.gradients import GRADIENTS
 from acl_bert.study.claims.claims import Claim, Part
 from acl_bert.study.claims.ledger import LEDGER_COLUMNS
-from acl_bert.study.collect import RUNS, collect
+from acl_bert.study.collect import EXITS, RUNS, collect
+from acl_bert.study.curves import CURVES
 from acl_bert.study.finetuning import finetuning_grids, finetuning_table, published
 from acl_bert.study.grids import Block, Cell, Grid, Row
 from acl_bert.study.layout import Layout, World, read_layout
-from acl_bert.study.report.assemble import Mirror, claim_views, duration, study_report
+from acl_bert.study.report.assemble import (
+    FIGURE_DATA,
+    Mirror,
+    claim_views,
+    duration,
+    study_report,
+)
 from acl_bert.study.report.report import (
     ClaimView,
     Facts,
@@ -35,6 +45,11 @@ from acl_bert.study.tables import Table
 ENCODERS = {"base": "google-bert/bert-base-uncased"}
 METHODS = {"ce": "CE", "acl": "ACL"}
 SEEDS = (1, 2)
+
+BEGUN = "Runs begun, without a result of this study ({})"
+WHOLE = "A stand-in: no verdict on the paper comes from this study."
+STAND_IN = "1 of 2 claims are measured on what is not the paper's."
+NOT_RUN = "1 of 2 claims are not run."
 
 
 @pytest.fixture
@@ -113,7 +128,7 @@ def finetuning_of(study: Path, layout: Layout) -> Table:
 
 def test_sections_come_in_their_order(study: Path) -> None:
     assert [section.name for section in report_of(study).sections] == [
-        "ran", "missing", "claims", "tables", "figures", "published", "deviations", "audit",
+        "ran", "claims", "missing", "tables", "figures", "published", "deviations", "audit",
         "choices", "runs",
     ]  # fmt: skip
 
@@ -159,15 +174,44 @@ def test_each_run_without_a_result_is_named_with_what_became_of_it(study: Path) 
     log(study, "acl", 1, "Traceback …\n  File …\ntorch.OutOfMemoryError: CUDA <b>\nnot mirrored\n")
     report = report_of(study)
     found = tables_of(report, "missing")
-    assert found["Unfinished cells"] == [
-        ["CE", "RTE", "base", "1 of 2", "–", "2", "–"],
-        ["ACL", "RTE", "base", "0 of 2", "1", "–", "2"],
+    assert found["Unfinished cells (2 of 2)"] == [
+        ["CE", "RTE", "base", "1 of 2", "–", "2", "–", "–"],
+        ["ACL", "RTE", "base", "0 of 2", "1", "–", "–", "2"],
     ]
-    assert found["Failed and unfinished runs"] == [
+    assert found[BEGUN.format(2)] == [
         ["CE", "RTE", "base", "2", "unfinished", "epoch 1/3: loss 0.7"],
         ["ACL", "RTE", "base", "1", "failed", "torch.OutOfMemoryError: CUDA <b>"],
     ]
-    assert "1 of 4 runs finished, 1 unfinished, 1 failed, 1 not run" in report.summary
+    said = "1 of 4 runs finished, 1 unfinished, 1 failed, 1 not run."
+    assert said in report.summary and said in texts(report, "missing")
+
+
+def test_a_run_of_other_settings_is_missing(study: Path) -> None:
+    finish_all(study)
+    run = ("rte", "base", "acl", 2)
+    report = report_of(study, left_out={run: "trained with another method"})
+    assert "3 of 4 runs finished, 1 left out" in report.summary
+    found = tables_of(report, "missing")
+    assert found["Unfinished cells (1 of 2)"] == [
+        ["ACL", "RTE", "base", "1 of 2", "–", "–", "2", "–"]
+    ]
+    assert found[BEGUN.format(1)] == [
+        ["ACL", "RTE", "base", "2", "left out", "trained with another method"]
+    ]
+    view = blocks(report, "missing")[2]
+    assert view.groups[0].rows[0][4].path == run_path(study, *run)
+    done = tables_of(report, "runs")["Finished runs (3)"]
+    assert [[row[0], row[3]] for row in done] == [["CE", "1"], ["CE", "2"], ["ACL", "1"]]
+
+
+@pytest.mark.parametrize(("count", "is_open"), [(20, True), (21, False)])
+def test_a_long_list_of_what_is_missing_is_folded(study: Path, count: int, is_open: bool) -> None:
+    layout = layout_of(study, range(1, count + 1))
+    finish(study, "acl", 1)
+    left_out = {("rte", "base", "ce", seed): "torn" for seed in layout.seeds}
+    views = blocks(report_of(study, layout, left_out=left_out), "missing")
+    shown = {view.heading: view.open for view in views if isinstance(view, TableView)}
+    assert shown[BEGUN.format(count)] is is_open and shown["Unfinished cells (2 of 2)"]
 
 
 @pytest.mark.parametrize(
@@ -184,14 +228,14 @@ def test_each_run_without_a_result_is_named_with_what_became_of_it(study: Path) 
 def test_how_a_log_ends_tells_a_failure(study: Path, said: str, state: str) -> None:
     start_run(study, "b" * 64, encoder="base", method="ce", seed=2)
     log(study, "ce", 2, f"rte\n{said}\n")
-    (row,) = tables_of(report_of(study), "missing")["Failed and unfinished runs"]
+    (row,) = tables_of(report_of(study), "missing")[BEGUN.format(1)]
     assert row[-2:] == [state, said]
 
 
 def test_a_run_that_began_without_a_log_is_unfinished(study: Path) -> None:
     """One started by hand writes none."""
     start_run(study, "b" * 64, encoder="base", method="ce", seed=2)
-    (row,) = tables_of(report_of(study), "missing")["Failed and unfinished runs"]
+    (row,) = tables_of(report_of(study), "missing")[BEGUN.format(1)]
     assert row[3:] == ["2", "unfinished", ""]
 
 
@@ -204,13 +248,13 @@ def test_a_run_whose_files_are_torn_has_failed(study: Path) -> None:
     finish_all(study)
     torn = run_path(study, "rte", "base", "ce", 1) / METRICS
     torn.write_text("{")
-    (row,) = tables_of(report_of(study), "missing")["Failed and unfinished runs"]
+    (row,) = tables_of(report_of(study), "missing")[BEGUN.format(1)]
     assert row[4] == "failed" and str(torn) in row[5]
 
 
 def test_a_study_without_any_run_gives_a_report(study: Path, tmp_path: Path) -> None:
     report = report_of(study)
-    assert "nothing to show" in texts(report, "missing")
+    assert "0 of 4 runs finished, 4 not run." in texts(report, "missing")
     assert texts(report, "tables") == texts(report, "figures") == "None yet."
     write_report(report, tmp_path / "report.html")
     assert not Page((tmp_path / "report.html").read_text("utf-8")).faults
@@ -233,16 +277,23 @@ def test_degenerate_runs_are_listed(study: Path) -> None:
     assert marks == ["–", "degenerate", "–", "–"]
 
 
+def test_a_method_without_a_term_has_no_weight(study: Path) -> None:
+    path = finish(study, "ce", 1) / CONFIG
+    config = read_json(path)
+    write_json(path, config | {"method": config["method"] | {"contrastive": "none"}})
+    finish(study, "acl", 1)
+    rows = tables_of(report_of(study), "runs")["Finished runs (2)"]
+    assert [row[7] for row in rows] == ["–", "0.5"]
+
+
 def test_a_run_is_found_in_mlflow_by_its_tag(study: Path) -> None:
     finish_all(study)
-    mirror = Mirror("acl.run_hash", "make ui", "http://127.0.0.1:5000/#/experiments/1/runs")
-    report = report_of(study, mirror=mirror)
-    command, query, link, _ = blocks(report, "runs")
-    assert command.line == "make ui" and link.address == mirror.page
+    report = report_of(study, mirror=Mirror("acl.run_hash", "make ui"))
+    command, query, _ = blocks(report, "runs")
+    assert command.line == "make ui"
     assert query.line == "tags.`acl.run_hash` LIKE 'ce1000000000%'"
     (row, *_) = tables_of(report, "runs")["Finished runs (4)"]
     assert row[:6] == ["CE", "RTE", "base", "1", "acc", "61.0"] and row[10] == "ce1000000000"
-    assert len(blocks(report_of(study, mirror=Mirror("acl.run_hash", "make ui")), "runs")) == 3
 
 
 def test_tables_and_figures_have_captions_files_and_commands(study: Path) -> None:
@@ -250,7 +301,7 @@ def test_tables_and_figures_have_captions_files_and_commands(study: Path) -> Non
     layout = layout_of(study)
     tables = [finetuning_of(study, layout)]
     write_text(study / "tables" / "finetuning.csv", "")
-    picture = write_png(study / "figures" / "finetuning.png")
+    write_png(study / "figures" / "finetuning.png")
     write_text(study / "figures" / "finetuning.pdf", "")
     captions = {"finetuning_table": "Of ``rte``,\nhere.", "finetuning_figure": "Every seed."}
     report = report_of(study, layout, tables, captions=captions)
@@ -258,12 +309,33 @@ def test_tables_and_figures_have_captions_files_and_commands(study: Path) -> Non
     assert (part.title, part.caption) == ("Fine-tuning", "Of rte, here.")
     (figure,) = [block for block in blocks(report, "figures") if isinstance(block, FigureView)]
     assert (figure.title, figure.caption) == ("Fine-tuning", "Every seed.")
-    assert [path.name for path in figure.files] == [
-        "finetuning.png", "finetuning.pdf", "finetuning.csv"
+    assert [str(path.relative_to(study)) for path in figure.files] == [
+        "figures/finetuning.png", "figures/finetuning.pdf", "runs.csv", "tables/finetuning.csv"
     ]  # fmt: skip
-    assert figure.command.endswith(f"--configfile {study}/config.yaml {picture}")
+    assert figure.command == f"python -m acl_bert figures --config {study}/config.yaml"
     assert "finetuning" not in texts(report, "missing").partition("Not written yet: ")[2]
     assert "tables/claims.csv" in texts(report, "missing")
+
+
+def test_every_figure_names_what_it_is_drawn_from(study: Path) -> None:
+    point = {"of": "ce", "combination": "convex", "key": "lambda", "value": 0.5, "method": "ce"}
+    layout = replace(
+        layout_of(study, sensitivity=[point], observed={"ce": "ce"}, clusters=["ce"]),
+        multi_exit=frozenset({"acl"}),
+        ablation={"acl": ("ce",)},
+    )
+    _, figures = layout.outputs
+    assert set(FIGURE_DATA) == set(figures)
+    named = set(chain.from_iterable(FIGURE_DATA.values()))
+    collected = (RUNS, EXITS, CURVES, GRADIENTS, CLUSTERS, TSNE_POINTS)
+    assert named == set(collected)
+    for name in figures:
+        write_png(study / "figures" / f"{name}.png")
+    for name in collected:
+        write_text(study / name, "")
+    shown = blocks(report_of(study, layout), "figures")
+    linked = [tuple(path.name for path in figure.files[1:]) for figure in shown]
+    assert linked == [FIGURE_DATA[name] for name in figures]
 
 
 def grid_table(grids: list[Grid], name: str = "numbers") -> Table:
@@ -375,6 +447,39 @@ def test_a_claim_gives_the_reasons_of_the_parts_that_decide_it(study: Path) -> N
         "1 of 1 claims are measured on what is not the paper's."
     ]
     assert texts(report, "tables") == "None yet."
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "limited", "warning", "reasons"),
+    [
+        (["stand-in", "not run"], False, WHOLE, [STAND_IN, NOT_RUN]),
+        (["not run", "not run"], True, WHOLE, ["RTE: generated.", "2 of 2 claims are not run."]),
+        (["stand-in", "supported"], False, "1 of 2 claims have no verdict.", [STAND_IN]),
+        (
+            ["stand-in", "not run", "contradicted"],
+            True,
+            "2 of 3 claims have no verdict.",
+            ["RTE: generated.", STAND_IN.replace("2", "3"), NOT_RUN.replace("2", "3")],
+        ),
+        (["supported", "inconclusive"], True, None, []),
+        (["supported", "not run"], False, None, []),
+        (["not run", "not run"], False, None, []),
+    ],
+)
+def test_the_warning_is_of_the_claims_without_a_verdict(
+    study: Path, verdicts: list[str], limited: bool, warning: str | None, reasons: list[str]
+) -> None:
+    if limited:
+        write_task(study, "rte", "RTE", ["accuracy"], "accuracy", stand_in="generated")
+    names = [f"claim {place}" for place, _ in enumerate(verdicts)]
+    rows = [
+        ledger_row(name, "a", "at 3", verdict, verdict, "")
+        for name, verdict in zip(names, verdicts, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=pd.Index(LEDGER_COLUMNS))
+    tables = [Table("claims", "Claims", frame, [])]
+    report = report_of(study, tables=tables, claims={name: claim(a="at 3") for name in names})
+    assert (report.warning, report.reasons) == (warning, reasons)
 
 
 @pytest.mark.parametrize(

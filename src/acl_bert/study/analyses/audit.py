@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from acl_bert.study.claims.claims import Claim, Part
@@ -20,6 +21,7 @@ from acl_bert.study.claims.ledger import (
     Estimate,
     Key,
     bounds,
+    digits,
     estimate,
     holm,
     number,
@@ -29,13 +31,14 @@ from acl_bert.study.claims.ledger import (
 from acl_bert.study.claims.pairing import Paired, encoder_choices, pair, pair_with
 from acl_bert.study.claims.statistics import RESAMPLES, Interval, interval
 from acl_bert.study.grids import MISSING
-from acl_bert.study.layout import World
+from acl_bert.study.layout import Layout, World
 
 # One row a choice, variant and part of a claim. Effects are in `unit`, on the same tasks, encoder
 # and seeds; `difference` is the variant's less the default's, with its interval. Verdicts are as if
-# the runs were the paper's. `turns`: the verdict changes; `sign_turns`: the effect comes to lie on
-# the other side of the margin, which tells something with few seeds too. Where nothing that a part
-# compares is changed, or was run, there are no numbers and `reason` says so.
+# the runs were the paper's. `turns`: the verdict changes; `sign_turns`: the effect, as it is
+# printed, comes to lie on the other side of the margin, which tells something with few seeds too.
+# Where nothing that a part compares is changed, not all that the choice is about is varied, or
+# nothing was run, there are no numbers and `reason` says so.
 AUDIT_COLUMNS = [
     "choice",
     "title",
@@ -63,6 +66,18 @@ AUDIT_COLUMNS = [
 UNCHANGED = "not changed by the choice"
 NO_RUNS = "no run of the variant"
 
+AUDIT_NOTES = [
+    "A cell: the effect with the choice made otherwise less that with the default, on the same "
+    "tasks and seeds, with its interval; then the verdict, where it turns, and both effects, where "
+    "they lie on different sides of the margin as they are printed. Verdicts are those of a part, "
+    "not of its claim, on the tasks of the audit alone, as if the runs were the paper's.",
+    "Empty: the choice is about none of the runs. –: no run, or not all methods that the part "
+    "compares and that the choice is about are varied. A variant has the λ of its method, also "
+    "where the form that λ is of changes.",
+    "Seeds × tasks: of each part that has a number, seeds of the task with the fewest; one entry "
+    "where all parts have the same.",
+]
+
 
 @dataclass(frozen=True)
 class _Compared:
@@ -89,13 +104,13 @@ def audit(
             for key, part in parts.items()
             if (made := _compare(part, evidence, world, estimates)) is not None
         }
-        as_default = _adjusted(usual, {key: made.default for key, made in compared.items()})
-        as_variant = _adjusted(usual, {key: made.variant for key, made in compared.items()})
+        as_default = _adjusted_in_world(usual, {k: made.default for k, made in compared.items()})
+        as_variant = _adjusted_in_world(usual, {k: made.variant for k, made in compared.items()})
         for key, part in parts.items():
             place = (world.choice, world.title, world.default, world.variant, *key)
             known = (*place, part.short, part.unit)
             if key not in compared:
-                reason = NO_RUNS if _changes(part, world) else UNCHANGED
+                reason = _not_compared(part, world, evidence.layout) or NO_RUNS
                 numbers = [math.nan] * 5
                 rows.append((*known, "", 0, 0, *numbers, "", "", False, False, reason))
                 continue
@@ -116,14 +131,16 @@ def audit(
                     before,
                     after,
                     before != after,
-                    _holds(part, made.default) != _holds(part, made.variant),
+                    _side(part, made.default) * _side(part, made.variant) < 0,
                     reason,
                 )
             )
     return pd.DataFrame(rows, columns=pd.Index(AUDIT_COLUMNS))
 
 
-def _adjusted(usual: Mapping[Key, Estimate], found: Mapping[Key, Estimate]) -> dict[Key, Adjusted]:
+def _adjusted_in_world(
+    usual: Mapping[Key, Estimate], found: Mapping[Key, Estimate]
+) -> dict[Key, Adjusted]:
     """p of the parts found, after Holm; 1 where that would be too large, or is not asked for."""
     asked = [
         key
@@ -147,18 +164,25 @@ class _Estimates:
         return self._made[key]
 
 
-def _changes(part: Part, world: World) -> bool:
-    """Whether the part compares a method that the world changes; a spread over λ is of its own."""
-    return part.combination is None and not world.methods.keys().isdisjoint(
-        (part.method, *part.baselines)
-    )
+def _not_compared(part: Part, world: World, layout: Layout) -> str:
+    """Why the part has no number in the world, whatever was run; empty where it has one."""
+    if part.combination is not None:
+        return "a spread over λ is not varied"
+    compared = (part.method, *part.baselines)
+    if as_before := [
+        layout.methods.get(method, method)
+        for method in compared
+        if method in world.about and method not in world.methods
+    ]:
+        return f"{', '.join(as_before)} not varied"
+    return UNCHANGED if world.methods.keys().isdisjoint(compared) else ""
 
 
 def _compare(
     part: Part, evidence: Evidence, world: World, estimates: _Estimates
 ) -> _Compared | None:
-    """None where the choice changes nothing, or there is no pair of runs."""
-    if not _changes(part, world):
+    """None where the choice changes nothing, or not all, or there is no pair of runs."""
+    if _not_compared(part, world, evidence.layout):
         return None
     for encoders in encoder_choices(part, evidence.layout):
         default = pair_with(part, evidence, encoders, {})
@@ -187,11 +211,10 @@ def _difference(part: Part, default: Paired, variant: Paired, resamples: int) ->
     )
 
 
-def _holds(part: Part, found: Estimate) -> bool | None:
-    """Whether the effect itself lies on the claim's side of the margin; None without one."""
-    if math.isnan(found.effect):
-        return None
-    return found.effect > part.margin if part.side == "above" else found.effect < part.margin
+def _side(part: Part, found: Estimate) -> float:
+    """On which side of the margin the printed effect lies: −1, 0 (on it) or 1; NaN without one."""
+    effect, margin = (round(value, digits(part.unit)) for value in (found.effect, part.margin))
+    return float(np.sign(effect - margin))
 
 
 def audit_rows(
@@ -200,16 +223,42 @@ def audit_rows(
     """Headings, and a row a choice and variant with a column a part, in words.
 
     A cell has the difference and its interval, what turns, and nothing where nothing is changed.
+    Parts without a number in any row have no column: audit_notes names them.
     """
-    shorts = [part.short for part in parts_of(claims).values()]
+    shown = _with_numbers(table)
+    shorts = [part.short for part in parts_of(claims).values() if part.short in shown]
     rows = []
     for (_, variant), cells in table.groupby(["choice", "variant"], sort=False):
         by_short = {row["short"]: row for row in cells.to_dict("records")}
         first = cells.iloc[0]
         rows.append(
-            [first["title"], first["default"], str(variant), *(_cell(by_short[s]) for s in shorts)]
+            [
+                first["title"],
+                first["default"],
+                str(variant),
+                _seeds_and_tasks(cells),
+                *(_cell(by_short[short]) for short in shorts),
+            ]
         )
-    return ["choice", "default", "variant", *shorts], rows
+    return ["choice", "default", "variant", "seeds × tasks", *shorts], rows
+
+
+def audit_notes(table: pd.DataFrame) -> list[str]:
+    """AUDIT_NOTES, and which parts audit_rows leaves out."""
+    shown = _with_numbers(table)
+    without = [short for short in dict.fromkeys(table["short"]) if short not in shown]
+    left_out = [f"Left out, having no number for any choice: {'; '.join(without)}."]
+    return AUDIT_NOTES + (left_out if without else [])
+
+
+def _with_numbers(table: pd.DataFrame) -> list[str]:
+    """The short names of the parts that have a number for some choice."""
+    return list(dict.fromkeys(table.loc[table["difference"].notna(), "short"]))
+
+
+def _seeds_and_tasks(cells: pd.DataFrame) -> str:
+    pairs = cells.loc[cells["difference"].notna(), ["seeds", "tasks"]].drop_duplicates()
+    return ", ".join(f"{row.seeds} × {row.tasks}" for row in pairs.itertuples()) or MISSING
 
 
 def _cell(row: Mapping[Any, Any]) -> str:

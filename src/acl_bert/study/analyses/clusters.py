@@ -133,13 +133,13 @@ def _tsne(
 ) -> list[tuple[str, int, float, float]]:
     """Kind, class and place of each sample and label embedding, laid out together.
 
-    No places where there are fewer than four: none of them would have neighbours to lie by.
+    No places where there are fewer than four, or all are one: none has neighbours to lie by.
     """
     from sklearn.manifold import TSNE  # slow to import
     from threadpoolctl import threadpool_limits
 
     items = np.concatenate([h, embeddings])
-    if len(items) < 4:
+    if len(items) < 4 or np.ptp(items, axis=0).max() < 1e-6:
         return []
     tsne = TSNE(
         init="pca", perplexity=min(PERPLEXITY, (len(items) - 1) / 3), random_state=RANDOM_STATE

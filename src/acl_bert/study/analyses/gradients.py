@@ -52,7 +52,7 @@ def write_gradients(run_folders: Iterable[Path], layout: Layout, folder: Path) -
     Their variants in the audit are among them. Rows are ordered whatever the order of the runs.
     Raises InputError where a run has no readable metrics, or a damaged history.
     """
-    methods = layout.and_variants(layout.observed.values())
+    methods = layout.observing
     runs = [(RunFolder(Path(path)).metrics(), RunFolder(Path(path))) for path in run_folders]
     keyed = {
         (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]): (metrics, run)

@@ -35,15 +35,8 @@ def sensitivity_table(runs: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """The main metric over seeds, in percent, of each point of `layout.sensitivity`.
 
     A row each (task, encoder, point) that the study runs, of SENSITIVITY_COLUMNS; `method` is
-    whose runs they are. n = 0 where none is finished. Where a method runs under its own values
-    alone, it has no rows.
+    whose runs they are. n = 0 where none is finished.
     """
-    varied = {
-        (task, encoder, point.of)
-        for task, encoder, method in layout.cells
-        for point in layout.sensitivity
-        if point.method == method and not point.default
-    }
     points = pd.DataFrame(
         [
             (
@@ -59,7 +52,8 @@ def sensitivity_table(runs: pd.DataFrame, layout: Layout) -> pd.DataFrame:
             for task, shown in layout.tasks.items()
             for encoder in layout.encoders
             for point in layout.sensitivity
-            if (task, encoder, point.method) in layout.cells and (task, encoder, point.of) in varied
+            if (task, encoder) in layout.sensitivity_places
+            and (task, encoder, point.method) in layout.cells
         ],
         columns=pd.Index(SENSITIVITY_COLUMNS[:-3]),
     )

@@ -19,7 +19,6 @@ from acl_bert.study.claims.statistics import (
     Interval,
     Side,
     TasksReached,
-    detectable,
     interval,
 )
 from acl_bert.study.grids import MISSING
@@ -140,14 +139,14 @@ def holm(found: Mapping[Key, Estimate], of: Iterable[Key]) -> dict[Key, Adjusted
             if other != key and not math.isnan(made.p)
         ]
         adjusted[key] = Adjusted(
-            _adjusted(found[key].p, tuple(sorted(others))),
-            _adjusted(found[key].p_against, tuple(sorted(against))),
+            _holm_p(found[key].p, tuple(sorted(others))),
+            _holm_p(found[key].p_against, tuple(sorted(against))),
         )
     return adjusted
 
 
 @cache  # every call of the library's function collects all garbage, which takes its time
-def _adjusted(p: float, others: tuple[float, ...]) -> float:
+def _holm_p(p: float, others: tuple[float, ...]) -> float:
     return p if math.isnan(p) else float(multipletests([p, *others], method="holm")[1][0])
 
 
@@ -240,7 +239,7 @@ def _smallest_effect(part: Part, found: Estimate, level: float) -> tuple[float, 
     """The smallest effect that `level` would have found with POWER; or why there is none."""
     if found.smallest_p > level:
         return math.nan, f"with so few runs p is never below {found.smallest_p:.2g}"
-    beyond = detectable(found.bounds.error, sum(found.seeds), level)
+    beyond = part.make_statistic().detectable(found.bounds.error, found.seeds, level)
     return part.margin + (beyond if part.side == "above" else -beyond), ""
 
 
@@ -251,6 +250,17 @@ def _reached(part: Part, found: Estimate) -> str:
     return f"not below {margin} on {found.reached} of {len(found.seeds)} tasks"
 
 
+LEDGER_NOTES = [
+    "Effect: ours less theirs, paired by task and seed; interval: BCa bootstrap over seeds, "
+    "stratified over tasks; p: one-sided, by swapping the two sides of pairs; Holm over the claims "
+    "that have a p.",
+    f"Supported: p < {ALPHA:g} after Holm, and the interval excludes the margin; contradicted: the "
+    f"interval is on the other side, and p < {ALPHA:g} that way; inconclusive: neither, or fewer "
+    f"than {ENOUGH_SEEDS} seeds; not run: runs are missing; stand-in: rows or an encoder that are "
+    "not the paper's, so that there is no verdict.",
+    f"Detectable: the effect that a t test on all pairs would find in {POWER:.0%} of studies, at "
+    "the strictest level of Holm; a count of tasks has none.",
+]
 HEADINGS = [
     "claim",
     "statistic",
@@ -280,7 +290,7 @@ def ledger_rows(table: pd.DataFrame, claims: Mapping[str, Claim]) -> list[list[s
                 f"{row['short']} ({unit})",
                 number(row["effect"], unit),
                 bounds(row["low"], row["high"], unit),
-                f"{_holds(row['side'])} {number(row['margin'], unit)}",
+                f"{_sign(row['side'])} {number(row['margin'], unit)}",
                 _p(row["p"]),
                 _p(row["p_adjusted"]),
                 number(row["detectable"], unit),
@@ -293,7 +303,7 @@ def ledger_rows(table: pd.DataFrame, claims: Mapping[str, Claim]) -> list[list[s
     return rows
 
 
-def _holds(side: Side) -> str:
+def _sign(side: Side) -> str:
     return ">" if side == "above" else "<"
 
 
@@ -303,8 +313,12 @@ def number(value: float, unit: str) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    digits = {"degrees": 1, "percent": 1, "silhouette": 3, LOG_RATIO: 2}.get(unit, 2)
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{value:.{digits(unit)}f}".replace("-", "−")
+
+
+def digits(unit: str) -> int:
+    """After the point, as many as are printed."""
+    return {"degrees": 1, "percent": 1, "silhouette": 3, LOG_RATIO: 2}.get(unit, 2)
 
 
 def bounds(low: float, high: float, unit: str) -> str:

@@ -171,6 +171,11 @@ def _stand_ins(
             yield from (f"{task.title}: {mark}" for mark in task.marks)
         elif name not in part.tasks:
             yield f"{task.title}: not a task of the claim"
+        elif task.own:
+            yield f"{task.title}: rows of the study's own files"
+    for method in (part.method, *part.baselines):
+        if method in layout.unlike:
+            yield f"{layout.methods[method]}: the study's {method} is another method"
     for hub_id, name in encoders.items():
         if not _is(layout.encoders[name], hub_id):
             yield f"{name} ({layout.encoders[name]}) in place of {hub_id}"

@@ -26,8 +26,13 @@ from acl_bert.run_files import (
     work_path,
 )
 from acl_bert.settings.analyses import choices
+from acl_bert.settings.method import Method
+from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
+from acl_bert.study.analyses.gradients import GRADIENTS
 from acl_bert.study.claims.claims import Claim
 from acl_bert.study.claims.ledger import HEADINGS, ledger_rows
+from acl_bert.study.collect import EXITS, RUNS
+from acl_bert.study.curves import CURVES
 from acl_bert.study.grids import DAGGER, MISSING, Cell, cell_text, metric_title
 from acl_bert.study.layout import Layout
 from acl_bert.study.report.report import (
@@ -40,7 +45,6 @@ from acl_bert.study.report.report import (
     FigureView,
     Files,
     Group,
-    Link,
     Notes,
     Part,
     Report,
@@ -54,8 +58,24 @@ Run = tuple[str, str, str, int]
 CONFIG_FILE = "config.yaml"
 CLAIMS, AUDIT, FINETUNING = "claims", "audit", "finetuning"
 
+# What a figure is drawn from, in the study's folder.
+FIGURE_DATA = {
+    "finetuning": (RUNS,),
+    "layer_scores": (EXITS,),
+    "quality_speed": (CURVES,),
+    "gradients": (GRADIENTS,),
+    "sensitivity": (RUNS,),
+    "ablation": (EXITS,),
+    "clusters": (CLUSTERS, TSNE_POINTS),
+}
+
 # So many tables of one kind are shown unfolded; the rest opens at a click.
 UNFOLDED = 2
+
+# A list of what is missing that has more rows is folded.
+LONG = 20
+
+FAILED, UNFINISHED, LEFT_OUT, NOT_RUN = "failed", "unfinished", "left out", "not run"
 
 # How a run that failed ends its log: a refusal of ours, or the last line of a traceback.
 ERROR = re.compile(r"error: |[\w.]*(Error|Exception)(:|$)")
@@ -63,14 +83,10 @@ ERROR = re.compile(r"error: |[\w.]*(Error|Exception)(:|$)")
 
 @dataclass(frozen=True)
 class Mirror:
-    """How runs are found in MLflow: the tag that has a run's hash, and what serves the pages.
-
-    `page` is the experiment's address while `command` runs, where it is known.
-    """
+    """How runs are found in MLflow: the tag that has a run's hash, and what serves the pages."""
 
     tag: str
     command: str
-    page: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,13 +113,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Lacking:
-    """A run without a result. `state` is `failed`, `unfinished` or `not run`.
+    """A run without a result of this study, and what became of it: one of the states above.
 
-    `log` is its log and `said` what that ends with, where there is one.
+    `path` is its log and `said` what that ends with, where there is one; of one left out,
+    `path` is the finished run's folder and `said` why.
     """
 
     state: str
-    log: Path | None = None
+    path: Path | None = None
     said: str = ""
 
 
@@ -116,24 +133,22 @@ def study_report(
     captions: Mapping[str, str],
     deviations: Sequence[str],
     mirror: Mirror | None = None,
+    left_out: Mapping[Run, str] | None = None,
 ) -> Report:
     """The report of what lies in the study's folder now.
 
     `planned` are the study's runs, finished or not. `tables` are those there are: the ledger is the
     one named `claims`, the audit `audit`. `captions` are by `<name>_table` and `<name>_figure`.
     `deviations` say what the study does otherwise than the paper, as far as that is known, or than
-    this project's defaults.
+    this project's defaults. `left_out` are planned runs whose finished run cannot be taken for
+    the study's, and why: of other settings, or with files that are torn. They count as missing.
     """
-    done, lacking = _runs(study_folder, planned)
+    done, lacking = _runs(study_folder, planned, left_out or {})
     by_name = {table.name: table for table in tables}
     shown = [name for name in by_name if name not in (CLAIMS, AUDIT)]
     ledger = by_name.get(CLAIMS)
     views = [] if ledger is None else claim_views(ledger.frame, claims)
-    reasons = layout.notes()
-    if held_back := sum(view.verdict == "stand-in" for view in views):
-        reasons.append(
-            f"{held_back} of {len(views)} claims are measured on what is not the paper's."
-        )
+    warning, reasons = _warning(layout, views)
 
     def parts(names: Iterable[str]) -> list[Part]:
         return [
@@ -144,8 +159,8 @@ def study_report(
 
     sections = [
         Section("ran", "What was run", _ran(study_folder, layout, done, lacking)),
-        Section("missing", "What is missing", _missing(study_folder, layout, done, lacking)),
         Section("claims", "The paper's claims", _claims(views, ledger, study_folder)),
+        Section("missing", "What is missing", _missing(study_folder, layout, done, lacking)),
         Section("tables", "Tables", parts(shown) or [Notes(["None yet."])]),
         Section("figures", "Figures", _figures(study_folder, layout, captions, by_name)),
         Section("published", "Paper versus ours", _published(by_name.get(FINETUNING), layout)),
@@ -168,24 +183,47 @@ def study_report(
         summary="Aligned contrastive learning for BERT and multi-exit BERT (Li & Zhu, 2026, arXiv "
         f"2602.03563): {_progress(done, lacking)}.",
         sections=sections,
-        warning="A stand-in: no verdict on the paper comes from this study." if reasons else None,
+        warning=warning,
         reasons=reasons,
     )
 
 
-def _runs(study_folder: Path, planned: Iterable[Run]) -> tuple[dict[Run, Done], dict[Run, Lacking]]:
+def _warning(layout: Layout, views: Sequence[ClaimView]) -> tuple[str | None, list[str]]:
+    """What is said above all where data or claims are not the paper's, and the reasons."""
+    counts = Counter(view.verdict for view in views)
+    reasons = layout.notes()
+    if counts["stand-in"]:
+        reasons.append(
+            f"{counts['stand-in']} of {len(views)} claims are measured on what is not the paper's."
+        )
+    withheld = counts["stand-in"] + counts["not run"]
+    if not reasons or (views and not withheld):
+        return None, []
+    if counts["not run"]:
+        reasons.append(f"{counts['not run']} of {len(views)} claims are not run.")
+    if withheld == len(views):
+        return "A stand-in: no verdict on the paper comes from this study.", reasons
+    return f"{withheld} of {len(views)} claims have no verdict.", reasons
+
+
+def _runs(
+    study_folder: Path, planned: Iterable[Run], left_out: Mapping[Run, str]
+) -> tuple[dict[Run, Done], dict[Run, Lacking]]:
     begun = _begun(study_folder)
     done: dict[Run, Done] = {}
     lacking: dict[Run, Lacking] = {}
     for run in planned:
         folder = RunFolder(run_path(study_folder, *run))
+        if run in left_out:
+            lacking[run] = Lacking(LEFT_OUT, folder.path, left_out[run])
+            continue
         if not folder.finished:
             lacking[run] = _lacking(study_folder, run, run in begun)
             continue
         try:
             done[run] = Done(folder.path, folder.config(), folder.metrics(), folder.timings())
         except InputError as error:
-            lacking[run] = Lacking("failed", said=str(error))
+            lacking[run] = Lacking(FAILED, said=str(error))
     return done, lacking
 
 
@@ -206,12 +244,12 @@ def _lacking(study_folder: Path, run: Run, begun: bool) -> Lacking:
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
-        return Lacking("unfinished" if begun else "not run")
+        return Lacking(UNFINISHED if begun else NOT_RUN)
     lines = [line.strip() for line in lines if line.strip()]
     if errors := [line for line in lines if ERROR.match(line)]:
-        return Lacking("failed", log, errors[-1])
+        return Lacking(FAILED, log, errors[-1])
     # The log of a run that ended, and was removed since, says nothing of one to come.
-    return Lacking("unfinished", log, lines[-1] if lines else "") if begun else Lacking("not run")
+    return Lacking(UNFINISHED, log, lines[-1] if lines else "") if begun else Lacking(NOT_RUN)
 
 
 def _progress(done: Mapping[Run, Done], lacking: Mapping[Run, Lacking]) -> str:
@@ -342,11 +380,11 @@ def _names(layout: Layout, cell: Sequence[Any]) -> list[Entry]:
 def _missing(
     study_folder: Path, layout: Layout, done: Mapping[Run, Done], lacking: Mapping[Run, Lacking]
 ) -> list[Block]:
-    sentences = []
-    if not lacking:
-        sentences.append(f"No run is missing: all {len(done):,} of the study are finished.")
-    elif not done:
-        sentences.append("No run is finished yet: there is nothing to show.")
+    sentences = [
+        f"{_progress(done, lacking)}."
+        if lacking
+        else f"No run is missing: all {len(done):,} of the study are finished."
+    ]
     if len(layout.seeds) == 1:
         sentences.append("One seed: no number here has a spread, and no claim can be decided.")
     blocks: list[Block] = []
@@ -357,37 +395,51 @@ def _missing(
         incomplete[cell[0], cell[1], cell[2]][one.state].append(seed)
     if incomplete:
         finished = Counter(run[:3] for run in done)
+        shown = (FAILED, UNFINISHED, LEFT_OUT, NOT_RUN)
         rows = [
             [
                 *_names(layout, cell),
                 Entry(f"{finished[cell]} of {finished[cell] + sum(map(len, states.values()))}"),
-                *(Entry(_listed(states[state])) for state in ("failed", "unfinished", "not run")),
+                *(Entry(_listed(states[state])) for state in shown),
             ]
             for cell, states in incomplete.items()
         ]
-        columns = ["method", "task", "encoder", "finished", "failed", "unfinished", "not run"]
+        columns = ["method", "task", "encoder", "finished", *shown]
         notes = ["The seeds that lack, by what became of their runs."]
-        blocks.append(TableView(columns, [Group(rows)], "Unfinished cells", notes))
-    ended = [(run, one) for run, one in lacking.items() if one.state != "not run"]
-    if ended:
+        heading = (
+            f"Unfinished cells ({len(rows):,} of {len(finished.keys() | incomplete.keys()):,})"
+        )
+        blocks.append(_listing(columns, rows, heading, notes))
+    begun = [(run, one) for run, one in lacking.items() if one.state != NOT_RUN]
+    if begun:
         rows = [
             [
                 *_names(layout, run),
                 Entry(str(run[3])),
-                Entry(one.state, path=one.log),
+                Entry(one.state, path=one.path),
                 Entry(one.said),
             ]
-            for run, one in ended
+            for run, one in begun
         ]
         columns = ["method", "task", "encoder", "seed", "state", "the end of its log"]
-        notes = ["Unfinished: begun, and without a result yet; it may still run."]
-        blocks.append(TableView(columns, [Group(rows)], "Failed and unfinished runs", notes))
+        notes = [
+            "Unfinished: begun, and without a result yet; it may still run.",
+            "Other settings: finished, under settings that the study no longer has.",
+        ]
+        heading = f"Runs begun, without a result of this study ({len(rows):,})"
+        blocks.append(_listing(columns, rows, heading, notes))
     degenerate = _degenerate(layout, done)
     blocks.append(
         degenerate or Notes(["No finished run is degenerate at its last exit or before."])
     )
     blocks += _absent(study_folder, layout)
-    return [Notes(sentences), *blocks] if sentences else blocks
+    return [Notes(sentences), *blocks]
+
+
+def _listing(
+    columns: Sequence[str], rows: Sequence[Sequence[Entry]], heading: str, notes: Sequence[str]
+) -> TableView:
+    return TableView(columns, [Group(rows)], heading, notes, open=len(rows) <= LONG)
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -410,7 +462,7 @@ def _degenerate(layout: Layout, done: Mapping[Run, Done]) -> TableView | None:
     columns = ["method", "task", "encoder", "seed", "at the last exit", "exits"]
     notes = ["One class is predicted for all of dev, or Matthews is 0. They count in every mean."]
     heading = f"Degenerate runs ({len(rows):,} of {len(done):,})"
-    return TableView(columns, [Group(rows)], heading, notes, open=len(rows) <= 20)
+    return _listing(columns, rows, heading, notes)
 
 
 def _absent(study_folder: Path, layout: Layout) -> list[Block]:
@@ -523,7 +575,7 @@ def _figures(
         files = [
             picture,
             folder / f"{name}.pdf",
-            folder / f"{name}.csv",
+            *(study_folder / data for data in FIGURE_DATA[name]),
             study_folder / "tables" / f"{name}.csv",
         ]
         blocks.append(
@@ -532,8 +584,7 @@ def _figures(
                 picture,
                 _flat(captions.get(f"{name}_figure", "")),
                 [path for path in files if path.is_file()],
-                "snakemake --profile workflow/profiles/local --configfile "
-                f"{study_folder / CONFIG_FILE} {picture}",
+                f"python -m acl_bert figures --config {study_folder / CONFIG_FILE}",
             )
         )
     return blocks or [Notes(["None yet."])]
@@ -613,17 +664,12 @@ def _choices(layout: Layout) -> list[Block]:
     return [TableView(columns, [Group(rows)], "Open choices", notes)]
 
 
-def _has_term(method: Mapping[str, Any]) -> bool:
-    """Whether λ weighs anything."""
-    return any(method.get(term, "none") != "none" for term in ("contrastive", "distillation"))
-
-
 def _all_runs(layout: Layout, done: Mapping[Run, Done], mirror: Mirror | None) -> list[Block]:
     if not done:
         return [Notes(["None is finished."])]
     rows = []
     for run, one in done.items():
-        metrics, method = one.metrics, one.config["method"]
+        metrics, method = one.metrics, Method.model_validate(one.config["method"])
         main = layout.tasks[run[0]].main_metric
         rows.append(
             [
@@ -632,7 +678,7 @@ def _all_runs(layout: Layout, done: Mapping[Run, Done], mirror: Mirror | None) -
                 Entry(metric_title(main)),
                 Entry(f"{100 * metrics['metrics'][main]:.1f}"),
                 Entry(str(metrics["selection"]["epoch"])),
-                Entry(f"{method['lambda']:g}" if _has_term(method) else MISSING),
+                Entry(f"{method.weight:g}" if method.has_term else MISSING),
                 Entry(f"{one.seconds:,.0f}"),
                 Entry(_commit(one.timings["commit"], 8), code=True),
                 Entry(metrics["run_hash"][:12], code=True),
@@ -652,7 +698,5 @@ def _all_runs(layout: Layout, done: Mapping[Run, Done], mirror: Mirror | None) -
             Command("MLflow's pages of the study, on this machine:", mirror.command),
             Command("A run there, by its hash, in the search field:", query),
         ]
-        if mirror.page:
-            blocks.append(Link("While they are served:", mirror.page))
     heading = f"Finished runs ({len(rows):,})"
     return [*blocks, TableView(columns, [Group(rows)], heading, notes)]

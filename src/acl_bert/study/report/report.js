@@ -6,7 +6,6 @@
 
   function value(cell) {
     const text = cell.textContent.trim();
-    if (cell.dataset.sort !== undefined) return Number(cell.dataset.sort);
     const found = NUMBER.exec(text);
     if (found) return Number(found[1].replaceAll(",", "").replaceAll("−", "-"));
     return text === "–" ? "" : text;

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -29,16 +28,12 @@ VERDICT_MARKS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in a table's cell. `code` is shown as such; `path`, a file or folder, is linked.
-
-    `sort` is what the row is sorted by, where that is not the text.
-    """
+    """What stands in a table's cell, shown as `code`, or linked to `path`, a file or folder."""
 
     text: str
     best: bool = False
     code: bool = False
     path: Path | None = None
-    sort: float | None = None
 
 
 @dataclass(frozen=True)
@@ -94,15 +89,6 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Link:
-    """An address that is followed, never loaded."""
-
-    kind: ClassVar = "link"
-    text: str
-    address: str
-
-
-@dataclass(frozen=True)
 class FigureView:
     """A picture (PNG), embedded, with its caption and the files that it is in and made from."""
 
@@ -151,7 +137,7 @@ class Part:
     notes: Sequence[str] = ()
 
 
-Block = TableView | Notes | Facts | Files | Command | Link | FigureView | ClaimView | Part
+Block = TableView | Notes | Facts | Files | Command | FigureView | ClaimView | Part
 
 
 @dataclass(frozen=True)
@@ -164,7 +150,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """`warning` and its reasons stand above all: why no verdict may be taken from the study."""
+    """`warning` and its reasons stand above all: which verdicts the study withholds, and why."""
 
     title: str
     summary: str
@@ -179,8 +165,8 @@ def write_report(report: Report, path: Path) -> None:
     Files are linked from where `path` lies. Raises OSError where a picture cannot be read.
     """
 
-    def address(file: Path) -> str:
-        return quote(os.path.relpath(file, path.parent))
+    def place(file: Path) -> str:
+        return os.path.relpath(file, path.parent)
 
     environment = Environment(
         loader=PackageLoader("acl_bert.study.report", ""),
@@ -189,7 +175,7 @@ def write_report(report: Report, path: Path) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"address": address, "embedded": embedded, "size": picture_size}
+    environment.filters |= {"place": place, "embedded": embedded, "size": picture_size}
     template = environment.get_template("report.html.j2")
     write_text(path, template.render(report=report, verdicts=VERDICT_MARKS))
 
