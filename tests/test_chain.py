@@ -96,8 +96,11 @@ def study(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> tuple
         ["finetune", *one_run, "acl_cl"],
         ["collect", "--complete"],
         ["sweep", "--complete"],
+        ["gradients", "--complete"],
+        ["clusters", "--complete"],
         ["tables"],
         ["figures"],
+        ["report"],
     ):
         assert call(config, results, verb, *more) == 0, verb
     return config, results / "pairs"
@@ -159,7 +162,8 @@ def test_every_stage_leaves_its_files(study: tuple[Path, Path], student: RunFold
     scores = student.metrics()["exits"]
     found = {row["exit"]: float(row["value"]) for row in exits if is_accuracy(row, "acl_cl")}
     assert found == pytest.approx({m: score["accuracy"] for m, score in scores.items()})
-    for name in ("finetuning", "multi_exit", "quality_speed"):
+    assert "2 of 2 runs finished" in (folder / "report.html").read_text("utf-8")
+    for name in ("finetuning", "multi_exit", "quality_speed", "clusters", "claims"):
         for suffix in ("csv", "md", "tex"):
             assert (folder / "tables" / f"{name}.{suffix}").stat().st_size
     for name in ("finetuning", "layer_scores", "quality_speed"):

@@ -97,8 +97,13 @@ def test_help_names_every_verb() -> None:
         "choose-lambda",
         "collect",
         "sweep",
+        "gradients",
+        "submissions",
+        "clusters",
         "tables",
         "figures",
+        "report",
+        "analyse",
         "progress",
         "init-tracking",
         "mirror",
@@ -265,8 +270,9 @@ def test_where_says_what_there_is(study: Path, tmp_path: Path, capsys: Any) -> N
     assert main(["where", "--config", str(study), "--results", str(results)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == str(table)
-    assert str(results / "tiny" / "runs.csv") in told[-1]
-    assert f"make ui CONFIG={study}" in told[-1]
+    assert str(results / "tiny" / "runs.csv") in told[-2]
+    assert f"make ui CONFIG={study}" in told[-2]
+    assert told[-1] == f"The report: {results / 'tiny' / 'report.html'}"
 
 
 def test_an_install_has_the_command() -> None:

@@ -101,6 +101,7 @@ def test_a_finished_run_is_all_there_and_twice_changes_nothing(study: Path, sqli
         "logits.safetensors",
         "metrics.json",
         "predictions.csv",
+        "representations.safetensors",
         "timings.json",
     ]
     assert (study / "mlartifacts").is_dir()
@@ -130,7 +131,7 @@ def test_a_mirror_cut_short_is_completed_without_a_point_twice(study: Path, sqli
     (folder / "aside").rename(folder / "predictions.csv")
     run_id = mirror(folder, sqlite, study.name)
     points = everything(sqlite, run_id)["points"]
-    assert [len(values) for name, values in points.items() if name.startswith("step/")] == [3] * 7
+    assert [len(values) for name, values in points.items() if name.startswith("step/")] == [3] * 8
     assert len(points["dev/accuracy"]) == 1
     assert [run.info.status for run in runs_of(sqlite, study)] == ["FINISHED"]
 

@@ -22,6 +22,7 @@ from acl_bert.run_files import (
     LOGITS,
     PREDICTIONS,
     PUBLISHED,
+    REPRESENTATIONS,
     Row,
     RunFolder,
     Timings,
@@ -287,6 +288,6 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
     )
     for name in PUBLISHED:  # not the model: no second copy of it
         # A run that tries a λ never saw dev.
-        if name not in (PREDICTIONS, LOGITS) or metrics["metrics"]:
+        if name not in (PREDICTIONS, LOGITS, REPRESENTATIONS) or metrics["metrics"]:
             client.log_artifact(run_id, str(folder.path / name))
     client.set_terminated(run_id, "FINISHED", end)
