@@ -295,7 +295,7 @@ def test_files_of_different_runs_are_not_read_together(
         assert call(study[0], study[1].parent, "tables") == 2
     finally:
         curves.write_text(before)
-    assert "not of the same runs as exits.csv; collect and sweep again" in capsys.readouterr().err
+    assert "not of the same runs as exits.csv; gather both again" in capsys.readouterr().err
 
 
 def test_logits_that_do_not_fit_the_run_are_refused(student: RunFolder, tmp_path: Path) -> None:
