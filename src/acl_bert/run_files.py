@@ -8,7 +8,7 @@ has it is a finished run.
 
 import csv
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
@@ -147,6 +147,8 @@ class Timings(TypedDict):
 
 
 Row = dict[str, float | None]
+# Task, encoder, method and seed.
+RunKey = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,23 @@ def find_runs(study: Path, tuning: bool = False) -> Iterator[RunFolder]:
             logging.getLogger(__name__).warning("left out: %s", error)
             continue
         yield run
+
+
+def runs_of(
+    run_folders: Iterable[Path], methods: Container[str]
+) -> "list[tuple[RunKey, Metrics, RunFolder]]":
+    """The runs of some methods among finished ones, ordered by their keys: the order given is not.
+
+    Of two with one key the last counts. Raises InputError where a run has no readable metrics.
+    """
+    found = {}
+    for path in run_folders:
+        run = RunFolder(Path(path))
+        metrics = run.metrics()
+        if metrics["method"] in methods:
+            key = (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"])
+            found[key] = (metrics, run)
+    return [(key, *found[key]) for key in sorted(found)]
 
 
 def _load_tensors(path: Path) -> "dict[str, np.ndarray]":

@@ -7,7 +7,7 @@ from typing import Any
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import CRITERIA, SWEEP_COLUMNS, sweep
 from acl_bert.files import write_csv
-from acl_bert.run_files import RunFolder
+from acl_bert.run_files import RunFolder, runs_of
 from acl_bert.study.layout import Layout
 
 CURVES = "early_exit.csv"
@@ -22,23 +22,13 @@ def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> N
     Rows are ordered whatever the order of the runs; single-exit runs have none. Raises InputError
     where a run has no readable metrics or logits, or a task that the layout has not.
     """
-    runs = [(RunFolder(Path(path)).metrics(), RunFolder(Path(path))) for path in run_folders]
-    keyed = {
-        (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]): (
-            run,
-            sorted(map(int, metrics["exits"])),
-            metrics["run_hash"],
-        )
-        for metrics, run in runs
-        if metrics["method"] in layout.multi_exit
-    }
     write_csv(
         folder / CURVES,
         CURVES_COLUMNS,
         (
-            (*key, *row, run_hash)
-            for key, (run, exits, run_hash) in sorted(keyed.items(), key=lambda item: item[0])
-            for row in _sweeps(run, exits, key[0], layout)
+            (*key, *row, metrics["run_hash"])
+            for key, metrics, run in runs_of(run_folders, layout.multi_exit)
+            for row in _sweeps(run, sorted(map(int, metrics["exits"])), key[0], layout)
         ),
     )
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv
-from acl_bert.run_files import Metrics, RunFolder
+from acl_bert.run_files import RunFolder, RunKey, runs_of
 from acl_bert.study.grids import Block, Grid, Row, cell_of, cells_by, first_note, mark_best
 from acl_bert.study.layout import Layout
 from acl_bert.study.panels import NO_RUN, panel_groups
@@ -48,8 +48,6 @@ RANDOM_STATE = 0
 PERPLEXITY = 30.0  # scikit-learn's default; less where there are fewer than three times as many
 SAMPLE, LABEL = "sample", "label"
 
-Run = tuple[str, str, str, int]
-
 
 def write_clusters(run_folders: Iterable[Path], layout: Layout, folder: Path) -> None:
     """Write CLUSTERS and TSNE_POINTS to `folder`, of the runs of `layout.clusters` and
@@ -59,17 +57,11 @@ def write_clusters(run_folders: Iterable[Path], layout: Layout, folder: Path) ->
     methods have, the smallest. Rows are ordered whatever the order of the runs. Raises InputError
     where a run has no readable metrics or representations.
     """
-    methods = layout.and_variants(layout.clusters)
-    runs = [(RunFolder(Path(path)).metrics(), RunFolder(Path(path))) for path in run_folders]
-    keyed: dict[Run, tuple[Metrics, RunFolder]] = {
-        (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]): (metrics, run)
-        for metrics, run in runs
-        if metrics["method"] in methods
-    }
-    drawn = _drawn(run for run in keyed if run[2] in layout.clusters)
+    runs = runs_of(run_folders, layout.and_variants(layout.clusters))
+    drawn = _drawn(key for key, _, _ in runs if key[2] in layout.clusters)
     numbers: list[tuple[Any, ...]] = []
     points: list[tuple[Any, ...]] = []
-    for key, (metrics, run) in sorted(keyed.items(), key=lambda item: item[0]):
+    for key, metrics, run in runs:
         exit, labels, h, embeddings = _read(run)
         numbers.append(
             (
@@ -87,11 +79,11 @@ def write_clusters(run_folders: Iterable[Path], layout: Layout, folder: Path) ->
     write_csv(folder / TSNE_POINTS, TSNE_COLUMNS, points)
 
 
-def _drawn(runs: Iterable[Run]) -> set[Run]:
-    by_place: dict[tuple[str, str], list[Run]] = {}
+def _drawn(runs: Iterable[RunKey]) -> set[RunKey]:
+    by_place: dict[tuple[str, str], list[RunKey]] = {}
     for run in runs:
         by_place.setdefault(run[:2], []).append(run)
-    drawn: set[Run] = set()
+    drawn: set[RunKey] = set()
     for some in by_place.values():
         seeds = Counter(run[3] for run in some)
         seed = max(seeds, key=lambda seed: (seeds[seed], -seed))

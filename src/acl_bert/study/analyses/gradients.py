@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from acl_bert.files import write_csv
-from acl_bert.run_files import RunFolder
+from acl_bert.run_files import RunFolder, runs_of
 from acl_bert.study.grids import MISSING, Block, Grid, Row, cell_of, cells_by
 from acl_bert.study.layout import Layout
 from acl_bert.study.panels import NO_RUN, panel_groups
@@ -52,19 +52,12 @@ def write_gradients(run_folders: Iterable[Path], layout: Layout, folder: Path) -
     Their variants in the audit are among them. Rows are ordered whatever the order of the runs.
     Raises InputError where a run has no readable metrics, or a damaged history.
     """
-    methods = layout.observing
-    runs = [(RunFolder(Path(path)).metrics(), RunFolder(Path(path))) for path in run_folders]
-    keyed = {
-        (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]): (metrics, run)
-        for metrics, run in runs
-        if metrics["method"] in methods
-    }
     write_csv(
         folder / GRADIENTS,
         GRADIENTS_COLUMNS,
         (
             (*key, *step, metrics["run_hash"])
-            for key, (metrics, run) in sorted(keyed.items(), key=lambda item: item[0])
+            for key, metrics, run in runs_of(run_folders, layout.observing)
             for step in _steps(run, (metrics["gate"] or {}).get("scope"))
         ),
     )
