@@ -113,11 +113,8 @@ def test_a_kept_step_is_the_sum_of_two_gradients_bit_for_bit(
         assert torch.equal(gradient, expected), name
 
 
-def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
-    model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """h and the classifier get g_CE + λ g_ACL bit for bit; the encoder is passed once."""
-    method = acl(scope="representation", threshold=180)
+def watch_h(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """The gradients that arrive at h from now on, one a backward pass."""
     seen: list[torch.Tensor] = []
     represent = EncoderClassifier.represent
 
@@ -127,6 +124,15 @@ def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
         return [h]
 
     monkeypatch.setattr(EncoderClassifier, "represent", watched)
+    return seen
+
+
+def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
+    model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """h and the classifier get g_CE + λ g_ACL bit for bit; the encoder is passed once."""
+    method = acl(scope="representation", threshold=180)
+    seen = watch_h(monkeypatch)
     ours, _ = gradients(model, batch, method)
     (at_h,) = seen
     seen.clear()
@@ -279,15 +285,7 @@ def test_at_h_the_terms_gradient_is_changed_there(
         oppose(monkeypatch)
     method = acl(mode=mode, scope="representation")
     model = model.double()
-    seen: list[torch.Tensor] = []
-    represent = EncoderClassifier.represent
-
-    def watched(self: EncoderClassifier, **inputs: torch.Tensor) -> list[torch.Tensor]:
-        (h,) = represent(self, **inputs)
-        h.register_hook(lambda g: seen.append(g.clone()))
-        return [h]
-
-    monkeypatch.setattr(EncoderClassifier, "represent", watched)
+    seen = watch_h(monkeypatch)
     ours, record = gradients(model, batch, method, targets=at(target))
     g_ce, g_acl = separate(model, batch, method)
     arrived, a, b = seen
