@@ -4,6 +4,7 @@ Every verb imports what it needs when it is called, so that help comes at once.
 """
 
 import argparse
+import errno
 import os
 import subprocess
 import sys
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from acl_bert import __version__
-from acl_bert.errors import AclBertError, InputError
+from acl_bert.errors import AclBertError, InputError, Interrupted
 from acl_bert.files import read_json, to_json, write_text
 from acl_bert.run_files import METRICS
+
+# A full disk, a spent quota, a file larger than allowed.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -81,6 +85,8 @@ def finetune(args: argparse.Namespace) -> None:
     if not args.prepared:
         _bring_up_to_date(args, study)
 
+    _claim_gpu(settings.training)
+
     from transformers.utils import logging
 
     from acl_bert.tasks.tokens import TokenStore
@@ -95,22 +101,32 @@ def finetune(args: argparse.Namespace) -> None:
         teaching = (folder, args.task, args.encoder, teacher, args.seed)
         teacher_run, teacher_outputs = run_path(*teaching), teacher_path(*teaching)
         _check_teacher(study, teacher_run, teaching[1:])
-    with (
-        open_run(settings, encoder, tokens, folder, teacher_run) as work,
-        _followed(args, study, work, target),
-    ):
-        finetune(
-            settings,
-            encoder,
-            tokens,
-            work,
-            target,
-            teacher_run,
-            teacher_outputs,
-            keep_model=study.keeps_model(args.method, args.encoder) and not args.tuning,
-            score_dev=not args.tuning,
-            report=_report,
-        )
+    minutes = study.checkpoints.every_minutes
+    opened = open_run(settings, encoder, tokens, folder, target, teacher_run, minutes, _report)
+    with opened as run:
+        if run.made_meanwhile:
+            _report(f"{target}: trained by another process in the meantime")
+            return
+        with _followed(args, study, run.work, target):
+            finetune(
+                settings,
+                encoder,
+                tokens,
+                run,
+                teacher_run,
+                teacher_outputs,
+                keep_model=study.keeps_model(args.method, args.encoder) and not args.tuning,
+                score_dev=not args.tuning,
+                report=_report,
+            )
+
+
+def _claim_gpu(training: Any) -> None:
+    """Settle which of several GPUs this process sees, before anything imports torch."""
+    from acl_bert.training.gpus import claim_gpu
+
+    if training.device != "cpu" and (gpu := claim_gpu()):
+        _report(f"takes GPU {gpu}")
 
 
 def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
@@ -174,6 +190,7 @@ def teacher_outputs(args: argparse.Namespace) -> None:
 
     study = load_study(args.config)
     study.run_settings(args.task, args.encoder, args.method, args.seed)  # refuses unknown names
+    _claim_gpu(study.training_of(args.task))
 
     from transformers.utils import logging
 
@@ -643,12 +660,16 @@ def main(arguments: list[str] | None = None) -> int:
     args = build_parser().parse_args(arguments)
     try:
         args.run_verb(args)
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        return 128 + stop.signal_number  # as a shell says that a process was killed
     except AclBertError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     except OSError as error:  # a full disk, a folder that may not be written
         if error.filename is None:
             raise
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        remedy = "; make room and run again, what is finished stays" if error.errno in FULL else ""
+        print(f"error: {error.filename}: {error.strerror}{remedy}", file=sys.stderr)
         return 1
     return 0

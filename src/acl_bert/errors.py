@@ -1,5 +1,7 @@
 """Errors that a user is meant to read: the message names the place, the fault and the remedy."""
 
+import signal
+
 
 class AclBertError(Exception):
     """Any of them; the command line prints it without a traceback."""
@@ -11,6 +13,15 @@ class InputError(AclBertError):
 
 class TrainingError(AclBertError):
     """A training that cannot go on."""
+
+
+class Interrupted(AclBertError):
+    """A run was told to stop, and goes on from its checkpoint when it is started again."""
+
+    def __init__(self, signal_number: int) -> None:
+        name = signal.Signals(signal_number).name
+        super().__init__(f"stopped by {name}; started again, the run goes on from its checkpoint")
+        self.signal_number = signal_number
 
 
 def first_line(error: BaseException) -> str:

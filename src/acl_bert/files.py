@@ -4,12 +4,16 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def _sync(path: Path) -> None:
@@ -21,15 +25,32 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Make an error of the disk say which file it met; some libraries hide that it is one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise
+    except Exception as error:
+        # As safetensors and tokenizers end their own: "No space left on device (os error 28)".
+        if number := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        raise
+
+
+@contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path beside `path`; it takes `path`'s place when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield aside
-        _sync(aside)
-        os.replace(aside, path)
-        _sync(path.parent)
+        with naming(path):
+            yield aside
+            _sync(aside)
+            os.replace(aside, path)
+            _sync(path.parent)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -41,8 +62,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     aside.chmod(0o755)
     try:
-        yield aside
-        publish_folder(aside, path)
+        with naming(path):
+            yield aside
+            publish_folder(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -82,6 +104,16 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+def write_tensors(
+    path: Path, tensors: "Mapping[str, np.ndarray]", metadata: dict[str, str] | None = None
+) -> None:
+    """A safetensors file."""
+    from safetensors.numpy import save_file  # not above: every verb imports this module
+
+    with atomic_file(path) as aside:
+        save_file(dict(tensors), aside, metadata)
 
 
 def content_hash(paths: Iterable[Path]) -> str:

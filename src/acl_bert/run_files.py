@@ -206,6 +206,11 @@ def work_path(study: Path, run_hash: str) -> Path:
     return study / "work" / run_hash
 
 
+def lease_path(folder: Path) -> Path:
+    """The file that tells who writes a run's folder, work or finished, now."""
+    return folder.with_name(f".{folder.name}.lease")
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run, finished or in progress."""

@@ -143,8 +143,8 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
         )
     )
     target = run_path(tmp_path, "mnli", "tiny", "jt", 1)
-    with open_run(settings, encoder, store, tmp_path) as work:
-        finetune(settings, encoder, store, work, target, keep_model=True, report=lambda line: None)
+    with open_run(settings, encoder, store, tmp_path, target) as opened:
+        finetune(settings, encoder, store, opened, keep_model=True, report=lambda line: None)
     assert read_json(target / METRICS)["data"]["rows"]["test_mm"] == 5
 
     study = layout(("mnli", "tiny", "jt"), multi_exit=("jt",))

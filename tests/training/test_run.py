@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from acl_bert.errors import InputError, TrainingError
+from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import HISTORY_COLUMNS, PUBLISHED, RunFolder
 from acl_bert.settings.method import Method, method_rows
@@ -41,11 +41,9 @@ def run(
     chosen = settle(chosen)
     store, described = TokenStore(tokens), Encoder(path=str(encoder))
     target = folder / "run"
-    with open_run(chosen, described, store, folder) as work:
-        finetune(
-            chosen, described, store, work, target, keep_model=keep_model, report=lambda line: None
-        )
-    assert not list(work.parent.iterdir())
+    with open_run(chosen, described, store, folder, target) as opened:
+        finetune(chosen, described, store, opened, keep_model=keep_model, report=lambda line: None)
+    assert not list(opened.work.parent.iterdir())
     return RunFolder(target)
 
 
@@ -218,15 +216,3 @@ def test_json_is_plain(acl_run: RunFolder) -> None:
     assert config["method"]["lambda"] == 0.5
     assert config["method"]["gate"] == {"mode": "discard", "scope": "encoder", "threshold": 90.0}
     assert config["training"]["batch_size"] == 16
-
-
-def test_a_run_has_one_writer(tmp_path: Path, tiny_encoder: Path, tiny_task: Path) -> None:
-    chosen = settle(settings())
-    store, described = TokenStore(tiny_task), Encoder(path=str(tiny_encoder))
-    with (
-        open_run(chosen, described, store, tmp_path) as work,
-        pytest.raises(InputError, match="another process trains this run"),
-        open_run(chosen, described, store, tmp_path),
-    ):
-        pass
-    assert work.is_dir()

@@ -63,9 +63,9 @@ def run(
     )
     store, described = TokenStore(tokens), Encoder(path=str(encoder))
     target = folder / method
-    with open_run(settings, described, store, folder, teacher_run) as work:
+    with open_run(settings, described, store, folder, target, teacher_run) as opened:
         finetune(
-            settings, described, store, work, target, teacher_run, teacher_outputs,
+            settings, described, store, opened, teacher_run, teacher_outputs,
             keep_model=True, report=lambda line: None,
         )  # fmt: skip
     return RunFolder(target)

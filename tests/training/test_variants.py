@@ -79,9 +79,10 @@ class Runs:
         )
         described = Encoder(path=str(self.encoder))
         taught_by = teacher.run.path if teacher else None
-        with open_run(settings, described, self.tokens, target.parent, taught_by) as work:
+        study = target.parent
+        with open_run(settings, described, self.tokens, study, target, taught_by) as opened:
             finetune(
-                settings, described, self.tokens, work, target, taught_by,
+                settings, described, self.tokens, opened, taught_by,
                 teacher.outputs if teacher else None,
                 keep_model=keep_model, report=lambda line: None,
             )  # fmt: skip

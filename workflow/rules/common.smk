@@ -13,7 +13,9 @@ from snakemake.exceptions import WorkflowError
 # not, unless they are given an environment of their own (--software-deployment-method).
 SOURCE = os.path.join(os.path.dirname(workflow.main_snakefile), "src")
 sys.path.insert(0, SOURCE)
-PREFIX = f"set -euo pipefail; export PYTHONPATH={shlex.quote(SOURCE)}; "
+# A shell that is told to stop waits for its command, which may be writing a checkpoint.
+PREFIX = "set -euo pipefail; trap : TERM; "
+PREFIX += f"export PYTHONPATH={shlex.quote(SOURCE)}; "
 if not workflow.deployment_settings.deployment_method:
     PREFIX += f"export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH; "
 shell.prefix(PREFIX)

@@ -82,6 +82,12 @@ class Tracking(Section):
     )
 
 
+class Checkpoints(Section):
+    every_minutes: float = Field(
+        10.0, gt=0, description="what a killed run loses at most; told to stop, it loses nothing"
+    )
+
+
 class RunSettings(Section):
     """All that determines a run, but for the data and the encoder's weights themselves.
 
@@ -137,6 +143,7 @@ class Study(Section):
     tuning: Tuning = Field(Tuning(), description="whether and how λ is tuned")
     analyses: Analyses = Field(Analyses(), description="the paper's analyses")
     tracking: Tracking = Field(Tracking(), description="the MLflow mirror")
+    checkpoints: Checkpoints = Field(Checkpoints(), description="of runs in progress")
     keep_models: Literal["all", "teachers", "none"] = Field(
         "teachers", description="which runs keep their weights, as safetensors"
     )

@@ -2,16 +2,19 @@
 
 import csv
 import math
+import os
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from acl_bert.errors import TrainingError
+from acl_bert.files import atomic_file, naming
 from acl_bert.objectives.gate import GateDecision
 from acl_bert.run_files import HISTORY_COLUMNS
 from acl_bert.settings.method import Method
@@ -21,18 +24,38 @@ from acl_bert.training.step import StepRecord
 LOOK = 10
 SECONDS = 5.0
 
+# Of a gate's decision, what its summary needs: γ in degrees, and whether the two agreed.
+Seen = tuple[float | None, bool]
+
 
 class GrowingCsv:
-    """A CSV file that others read while it grows: every row is flushed whole."""
+    """A CSV file that others read while it grows: every row is flushed whole.
 
-    def __init__(self, path: Path, header: Sequence[str]) -> None:
-        self._stream = path.open("w", encoding="utf-8", newline="")
+    `keep`: how many bytes stay of the file that is there. They go into a new file: a process that
+    still has the old one open does not write into this one.
+    """
+
+    def __init__(self, path: Path, header: Sequence[str], keep: int = 0) -> None:
+        self.path = path
+        kept = path.read_bytes()[:keep] if keep else b""
+        with atomic_file(path) as aside:
+            aside.write_bytes(kept)
+        self._stream = path.open("a", encoding="utf-8", newline="")
         self._writer = csv.writer(self._stream, lineterminator="\n")
-        self.write([header])
+        if not keep:
+            self.write([header])
 
     def write(self, rows: Sequence[Sequence[Any]]) -> None:
-        self._writer.writerows(rows)
-        self._stream.flush()
+        with naming(self.path):
+            self._writer.writerows(rows)
+            self._stream.flush()
+
+    def synced_size(self) -> int:
+        """Bytes, all of them on the disk."""
+        if not self._stream.closed:
+            with naming(self.path):
+                os.fsync(self._stream.fileno())
+        return self.path.stat().st_size
 
     def __enter__(self) -> Self:
         return self
@@ -49,16 +72,17 @@ class GrowingCsv:
 class History(GrowingCsv):
     """history.csv: one row an update, the mean over its micro-batches where there are several."""
 
-    def __init__(self, path: Path, method: Method) -> None:
-        super().__init__(path, HISTORY_COLUMNS)
+    def __init__(self, path: Path, method: Method, keep: int = 0) -> None:
+        super().__init__(path, HISTORY_COLUMNS, keep)
         self.step = 0
         self._method = method
         self.tokens = 0
         self._waiting: list[tuple[int, int, Sequence[StepRecord], float, Tensor, int]] = []
         self._looked = time.monotonic()
+        self._epoch = 0
         self._losses: list[float] = []  # of the epoch
-        self._gates: dict[int, list[GateDecision]] = {}  # by exit layer
-        self._at_h: list[GateDecision] = []
+        self._gates: dict[int, list[Seen]] = {}  # by exit layer
+        self._at_h: list[Seen] = []
 
     def add(
         self, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor, tokens: int
@@ -70,14 +94,43 @@ class History(GrowingCsv):
             self._look()
 
     def epoch_loss(self) -> float:
-        """The mean loss over the epoch's updates, which ends it."""
+        """The mean loss over the updates of the epoch under way."""
         self._look()
-        loss = statistics.fmean(self._losses)
-        self._losses.clear()
-        return loss
+        return statistics.fmean(self._losses)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The losses of the epoch under way, and all that the gate saw."""
+        self._look()
+        tensors = {"losses": torch.tensor(self._losses, dtype=torch.float64)}
+        for name, seen in (*self._gates.items(), ("at_h", self._at_h)):
+            if seen:
+                angles = [math.nan if angle is None else angle for angle, _ in seen]
+                tensors[f"angle.{name}"] = torch.tensor(angles, dtype=torch.float64)
+                tensors[f"keep.{name}"] = torch.tensor([keep for _, keep in seen])
+        return tensors
+
+    def values(self) -> dict[str, Any]:
+        return {"step": self.step, "tokens": self.tokens, "epoch": self._epoch}
+
+    def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """What the two above gave."""
+        self.step, self.tokens = values["step"], values["tokens"]
+        self._epoch, self._losses = values["epoch"], tensors["losses"].tolist()
+        for name in (key.removeprefix("angle.") for key in tensors if key.startswith("angle.")):
+            angles, keep = tensors[f"angle.{name}"].tolist(), tensors[f"keep.{name}"].tolist()
+            seen = [
+                (None if math.isnan(angle) else angle, kept)
+                for angle, kept in zip(angles, keep, strict=True)
+            ]
+            if name == "at_h":
+                self._at_h = seen
+            else:
+                self._gates[int(name)] = seen
 
     def _look(self) -> None:
         """Write what waits. Raises TrainingError where it is not finite."""
+        if not self._waiting:
+            return
         rows = [self._row(*row) for row in self._waiting]
         self.write(rows)
         self._waiting.clear()
@@ -97,10 +150,12 @@ class History(GrowingCsv):
         for record in records:
             gates += record.gates.values()
             for layer, decision in record.gates.items():
-                self._gates.setdefault(layer, []).append(decision)
+                self._gates.setdefault(layer, []).append((decision.angle, decision.keep))
         at_h = [record.at_h for record in records if record.at_h is not None]
-        self._at_h += at_h
+        self._at_h += [(decision.angle, decision.keep) for decision in at_h]
         loss = _mean(record.loss for record in records)
+        if epoch != self._epoch:
+            self._epoch, self._losses = epoch, []
         self._losses.append(loss)
         term = _mean(record.term for record in records if record.term is not None)
         contrastive = self._method.contrastive != "none"
@@ -129,7 +184,7 @@ class History(GrowingCsv):
         """
         if not self._gates:
             return None
-        every = [decision for decisions in self._gates.values() for decision in decisions]
+        every = [seen for decisions in self._gates.values() for seen in decisions]
         summary = self._method.gate.model_dump() | self._summary(every)
         if self._method.is_multi_exit and self._method.gate.scope == "representation":
             summary["exits"] = {
@@ -141,14 +196,14 @@ class History(GrowingCsv):
             summary["at_h"] = self._summary(self._at_h) | {
                 "discarded": 0,
                 "changed": 0,
-                "different": sum(one.keep != other.keep for one, other in pairs),
+                "different": sum(kept != other for (_, kept), (_, other) in pairs),
             }
         return summary
 
-    def _summary(self, gates: Sequence[GateDecision]) -> dict[str, Any]:
-        angles = [decision.angle for decision in gates if decision.angle is not None]
+    def _summary(self, gates: Sequence[Seen]) -> dict[str, Any]:
+        angles = [angle for angle, _ in gates if angle is not None]
         gate = self._method.gate
-        opposed = sum(not decision.keep for decision in gates)
+        opposed = sum(not keep for _, keep in gates)
         return {
             "decisions": len(gates),
             "angles": len(angles),

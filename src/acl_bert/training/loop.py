@@ -1,17 +1,19 @@
 """The training loop: from a pre-trained encoder to the best epoch's model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, mean_over_exits
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.objectives.gate import RunningTargets
 from acl_bert.run_files import EPOCHS, HISTORY, epoch_columns
+from acl_bert.settings.method import Method
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import Split, TokenStore
@@ -22,20 +24,15 @@ from acl_bert.training.batches import (
     train_batches,
     updates,
 )
+from acl_bert.training.checkpoints import Checkpoints
 from acl_bert.training.history import GrowingCsv, History
+from acl_bert.training.interruption import Interruption
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
+from acl_bert.training.state import Best, TrainingState, has_its_files, kept_length
 from acl_bert.training.step import training_step
 from acl_bert.training.stopwatch import Stopwatch
 from acl_bert.training.teacher import Teacher
-
-
-@dataclass(frozen=True)
-class Best:
-    """The epoch that the selection split prefers; the first of equals."""
-
-    epoch: int
-    value: float
 
 
 def train(
@@ -45,83 +42,148 @@ def train(
     plan: Plan,
     teacher: Teacher | None,
     folder: Path,
+    checkpoints: Checkpoints,
+    interruption: Interruption,
     seconds: Stopwatch,
     report: Callable[[str], None],
-) -> tuple[Best, History]:
+) -> TrainingState:
     """Train `model` in place, ending with the weights of the best epoch.
 
     `plan` says which exits learn at each update; `teacher` is there where the method reads one.
     history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch, a terminal a
     progress bar. The batches depend on the seed alone, so that all methods of a seed see the same
-    ones. Raises TrainingError where the numbers are no longer finite.
+    ones. Goes on from the newest checkpoint that can be used, and writes one at every interval.
+    Raises TrainingError where the numbers are no longer finite, and Interrupted, a checkpoint
+    being written, where it is told to stop.
     """
     training, method = settings.training, settings.method
     rows, selection = tokens.split("train"), tokens.split(training.chosen_on)
-    generator = np.random.default_rng(settings.seed)
     updates_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
+    total = training.epochs * updates_per_epoch
     plan.freeze(model)
-    optimiser = Optimiser(model, training, training.epochs * updates_per_epoch)
-    targets = RunningTargets()
-    best, best_state = None, {}
+    checkpoint = next((c for c in checkpoints.newest() if has_its_files(c, folder)), None)
+    history_path, epochs_path = folder / HISTORY, folder / EPOCHS
+    columns = epoch_columns(tokens.task["metrics"])
 
     with (
-        History(folder / HISTORY, method) as history,
-        GrowingCsv(folder / EPOCHS, epoch_columns(tokens.task["metrics"])) as epochs,
-        tqdm(total=training.epochs * updates_per_epoch, unit="update", disable=None) as bar,
+        History(history_path, method, kept_length(checkpoint, history_path)) as history,
+        GrowingCsv(epochs_path, columns, kept_length(checkpoint, epochs_path)) as epochs,
     ):
-        for epoch in range(1, training.epochs + 1):
-            with seconds("train"):
-                plan.train_mode(model)
-                grouped = training.batches == "grouped"
-                batches = train_batches(rows.lengths, training.batch_size, grouped, generator)
-                for group in updates(batches, training.accumulation):
-                    losses = plan.losses(history.step)
-                    records = []
-                    for batch in group:
-                        inputs, labels = load_batch(rows, batch, model.device)
-                        records.append(
-                            training_step(
-                                model,
-                                inputs,
-                                labels,
-                                method,
-                                losses,
-                                teacher(batch) if teacher else None,
-                                training.precision,
-                                1 / len(group),
-                                targets,
-                            )
-                        )
-                    rate, norm = optimiser.learning_rate, optimiser.update()
-                    count = sum(int(rows.lengths[batch].sum()) for batch in group)
-                    history.add(epoch, records, rate, norm, count)
-                    bar.update()
-                loss = history.epoch_loss()
+        state = TrainingState(
+            model,
+            Optimiser(model, training, total),
+            np.random.default_rng(settings.seed),
+            RunningTargets(),
+            history,
+            epochs,
+            seconds,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        if checkpoint:
+            state.load(checkpoint)
+            report(f"goes on after update {history.step} of {total}, epoch {state.epoch}")
+        try:
+            with tqdm(total=total, initial=history.step, unit="update", disable=None) as bar:
+                while state.epoch <= training.epochs:
+                    with seconds("train"):
+                        plan.train_mode(model)
+                        for group in _groups(state, rows, training):
+                            _update(state, group, rows, method, plan, teacher, training)
+                            bar.update()
+                            if checkpoints.due:
+                                checkpoints.write(state.checkpoint())
+                            interruption.check()
+                    with seconds("selection"):
+                        logits = predict(model, selection, training, interruption.check)
+                    _close_epoch(state, logits, selection, settings, tokens, report)
+        except Interrupted:
+            checkpoints.write(state.checkpoint())
+            raise
 
-            with seconds("selection"):
-                logits = predict(model, selection, training)
-                every = exit_scores(logits, selection.targets, tokens.task["metrics"])
-                scores = mean_over_exits(every) if method.selected_by == "mean" else every[-1]
-                value = scores[settings.selection_metric]
-            epochs.write([[epoch, history.step, loss, *scores.values()]])
-            report(
-                f"epoch {epoch}/{training.epochs}: loss {loss:.4f}, "
-                f"selection {settings.selection_metric} {value:.4f}"
+    if state.best_weights:
+        model.load_state_dict(state.best_weights)
+    return state
+
+
+def _groups(state: TrainingState, rows: Split, training: Training) -> list[list[np.ndarray]]:
+    """The epoch's updates that are to come, each its micro-batches."""
+    state.begin_epoch()
+    grouped = training.batches == "grouped"
+    batches = train_batches(rows.lengths, training.batch_size, grouped, state.generator)
+    return list(updates(batches, training.accumulation))[state.updates :]
+
+
+def _update(
+    state: TrainingState,
+    group: list[np.ndarray],
+    rows: Split,
+    method: Method,
+    plan: Plan,
+    teacher: Teacher | None,
+    training: Training,
+) -> None:
+    """One update of the optimiser from a group of micro-batches."""
+    losses = plan.losses(state.history.step)
+    records = []
+    for batch in group:
+        inputs, labels = load_batch(rows, batch, state.model.device)
+        records.append(
+            training_step(
+                state.model,
+                inputs,
+                labels,
+                method,
+                losses,
+                teacher(batch) if teacher else None,
+                training.precision,
+                1 / len(group),
+                state.targets,
             )
-            if best is None or value > best.value:
-                best = Best(epoch, value)
-                if epoch < training.epochs:
-                    best_state = {name: x.clone() for name, x in model.state_dict().items()}
+        )
+    rate, norm = state.optimiser.learning_rate, state.optimiser.update()
+    count = sum(int(rows.lengths[batch].sum()) for batch in group)
+    state.history.add(state.epoch, records, rate, norm, count)
+    state.updates += 1
 
-    assert best is not None
-    if best.epoch < training.epochs:
-        model.load_state_dict(best_state)
-    return best, history
+
+def _close_epoch(
+    state: TrainingState,
+    logits: np.ndarray,
+    selection: Split,
+    settings: RunSettings,
+    tokens: TokenStore,
+    report: Callable[[str], None],
+) -> None:
+    """Score the epoch, and keep its weights where they are the best so far."""
+    every = exit_scores(logits, selection.targets, tokens.task["metrics"])
+    scores = mean_over_exits(every) if settings.method.selected_by == "mean" else every[-1]
+    value = scores[settings.selection_metric]
+    loss, epochs = state.history.epoch_loss(), settings.training.epochs
+    state.epochs.write([[state.epoch, state.history.step, loss, *scores.values()]])
+    report(
+        f"epoch {state.epoch}/{epochs}: loss {loss:.4f}, "
+        f"selection {settings.selection_metric} {value:.4f}"
+    )
+    if state.best is None or value > state.best.value:
+        state.best = Best(state.epoch, value)
+        state.best_weights = {}
+        if state.epoch < epochs:
+            weights = state.model.state_dict()
+            state.best_weights = {name: x.clone() for name, x in weights.items()}
+    state.end_epoch()
 
 
 @torch.inference_mode()
-def predict(model: EncoderClassifier, rows: Split, training: Training) -> np.ndarray:
-    """Logits of every row and exit, float32, (rows, exits, classes), in the rows' order."""
+def predict(
+    model: EncoderClassifier,
+    rows: Split,
+    training: Training,
+    between: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """Logits of every row and exit, float32, (rows, exits, classes), in the rows' order.
+
+    `between` is called after each batch, and may raise.
+    """
     model.eval()
     bf16 = training.precision == "bf16"
     classes = len(model.heads[-1].label_embeddings)
@@ -131,4 +193,5 @@ def predict(model: EncoderClassifier, rows: Split, training: Training) -> np.nda
         inputs = load_inputs(rows, batch, model.device)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             logits[batch] = model.exit_logits(**inputs).float().cpu().numpy()
+        between()
     return logits

@@ -1,5 +1,8 @@
 """AdamW with a linear warm-up and decay, as BERT is fine-tuned."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -45,3 +48,25 @@ class Optimiser:
         self.schedule.step()
         self.adamw.zero_grad()
         return norm
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The moments and the count of updates, by the parameter's number."""
+        return {
+            f"{place}.{name}": value
+            for place, parameter in enumerate(self._parameters)
+            for name, value in self.adamw.state[parameter].items()
+        }
+
+    def schedule_state(self) -> dict[str, Any]:
+        state = self.schedule.state_dict()
+        return {name: state[name] for name in ("last_epoch", "_step_count", "_last_lr")}
+
+    def load(self, tensors: Mapping[str, Tensor], schedule: Mapping[str, Any]) -> None:
+        """What the two above gave."""
+        for key, value in tensors.items():
+            place, name = key.split(".")
+            parameter = self._parameters[int(place)]
+            self.adamw.state[parameter][name] = value.to(parameter.device)
+        self.schedule.load_state_dict(self.schedule.state_dict() | dict(schedule))
+        for group, rate in zip(self.adamw.param_groups, schedule["_last_lr"], strict=True):
+            group["lr"] = rate

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.numpy import save
 
 from acl_bert.evaluation.depth import quarter_exits
-from acl_bert.files import atomic_file
+from acl_bert.files import write_tensors
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import Split
@@ -45,5 +44,4 @@ def write_representations(
         tensors[f"h.{layer}"] = h[place]
         label_embeddings = model.heads[place].label_embeddings
         tensors[f"label_embeddings.{layer}"] = label_embeddings.float().cpu().numpy()
-    with atomic_file(path) as aside:
-        aside.write_bytes(save(tensors))
+    write_tensors(path, tensors)

@@ -1,7 +1,7 @@
 """Where a run's time goes."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -9,13 +9,29 @@ class Stopwatch:
     """Wall-clock seconds by part of a run; a part that comes again adds up."""
 
     def __init__(self) -> None:
-        self.taken: dict[str, float] = {}
+        self._taken: dict[str, float] = {}
+        self._running: tuple[str, float] | None = None
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.taken[part] = self.taken.get(part, 0.0) + time.perf_counter() - start
+        self._running = (part, time.perf_counter())
+        try:
+            yield
+        finally:
+            self._taken, self._running = self.taken, None
+
+    @property
+    def taken(self) -> dict[str, float]:
+        """By part, the one that runs included."""
+        if self._running is None:
+            return dict(self._taken)
+        part, start = self._running
+        return self._taken | {part: self._taken.get(part, 0.0) + time.perf_counter() - start}
+
+    def add(self, taken: Mapping[str, float]) -> None:
+        """Seconds that an earlier process of the run took."""
+        for part, seconds in taken.items():
+            self._taken[part] = self._taken.get(part, 0.0) + seconds
 
     def rounded(self) -> dict[str, float]:
         """The parts and their sum, in milliseconds' resolution."""

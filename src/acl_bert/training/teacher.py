@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from acl_bert.errors import InputError, first_line
-from acl_bert.files import atomic_file
+from acl_bert.files import write_tensors
 from acl_bert.model.build import load_model
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import RunFolder
@@ -102,14 +101,12 @@ def write_teacher_outputs(
             parts.setdefault(name, np.empty((len(rows), values.shape[1]), np.float32))[batch] = (
                 values
             )
-    tensors = {name: torch.from_numpy(values) for name, values in parts.items()}
-    tensors["label_embeddings"] = model.heads[-1].label_embeddings.detach().cpu().contiguous()
+    parts["label_embeddings"] = model.heads[-1].label_embeddings.detach().cpu().contiguous().numpy()
     metadata = {
         TRAINING: _training_of(teacher_run),
         TOKENS: str(tokens.description["fingerprint"]),
     }
-    with atomic_file(path) as aside:
-        save_file(tensors, aside, metadata)
+    write_tensors(path, parts, metadata)
 
 
 class CachedTeacher:
