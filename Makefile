@@ -5,6 +5,7 @@ VENV ?= .venv
 CONFIG ?= config/paper.yaml
 JOBS ?= all
 PORT ?= 5000
+KILLS ?= 20
 # A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA). Another
 # one, such as TORCH=cu128 or TORCH=rocm6.4, comes from PyTorch's own index.
 TORCH ?= $(if $(shell command -v nvidia-smi),default,cpu)
@@ -19,7 +20,7 @@ SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
 
-.PHONY: help demo test reproduce ui report progress bench lint schema lock clean
+.PHONY: help demo test reproduce resume ui report progress soak bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,11 +53,18 @@ reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: G
 ui: $(READY) ## MLflow's pages of CONFIG's study
 	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --port $(PORT)
 
+resume: $(READY) ## go on after a crash: CONFIG's study is unlocked, what was cut short made again
+	$(SNAKEMAKE) --configfile "$(CONFIG)" --unlock
+	$(SNAKEMAKE) --configfile "$(CONFIG)" --rerun-incomplete
+
 report: $(READY) ## tables, figures and report of what is finished of CONFIG's study
 	$(BIN)/python -m acl_bert analyse --config "$(CONFIG)"
 
 progress: $(READY) ## how far CONFIG's study is, and how long the rest will take
 	@$(BIN)/python -m acl_bert progress --config "$(CONFIG)"
+
+soak: $(READY) ## kill a small study's processes at KILLS random moments
+	ACL_BERT_KILLS=$(KILLS) $(BIN)/python -m pytest -q tests/workflow/test_soak.py
 
 bench: $(READY) ## the speed of training and of starting, as ratios
 	$(BIN)/python benchmarks/bench.py

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
+from checkouts import ROOT, checkout, written
 
 from acl_bert.settings.study import load_study
 
-ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"})
 Job = tuple[str, dict[str, str]]
 TRAINS = ("finetune", "finetune_teacher")
@@ -44,16 +44,6 @@ RUN = {*SMALL["methods"], "ce@training.batches=shuffled"}  # with the audit's va
 SHOWN = {"tables", "figures", "write_report", "all"}
 
 
-def checkout(folder: Path) -> Path:
-    """A copy of what a clone has, so that nothing is written to this one."""
-    for name in ("Snakefile", "environment.yml"):
-        shutil.copy(ROOT / name, folder)
-    for name in ("workflow", "config"):
-        shutil.copytree(ROOT / name, folder / name)
-    (folder / "src").symlink_to(ROOT / "src")
-    return folder
-
-
 def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local"]
     return subprocess.run(
@@ -80,11 +70,6 @@ def plan(project: Path, *arguments: str) -> list[Job]:
 
 def count(jobs: list[Job]) -> Counter[str]:
     return Counter(rule for rule, _ in jobs)
-
-
-def written(path: Path, config: dict[str, Any]) -> str:
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
 
 
 def expected(config: Path) -> dict[str, int]:
