@@ -1,9 +1,13 @@
 """A file is the old one or the new one, whatever happens while it is written."""
 
+import errno
 import json
 import math
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from acl_bert.files import (
@@ -14,6 +18,7 @@ from acl_bert.files import (
     read_json,
     write_csv,
     write_json,
+    write_tensors,
     write_text,
 )
 
@@ -109,6 +114,36 @@ def test_what_is_not_json_is_refused_and_leaves_the_old_file(tmp_path: Path, val
         canonical_hash({"value": value})
     assert read_json(path) == {"value": 1}
     assert names(tmp_path) == ["a.json"]
+
+
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """A file of more than 256 KiB is refused, as a full disk or a spent quota refuses it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+WRITERS: list[Callable[[Path], None]] = [
+    lambda path: write_text(path, "a" * 2**20),
+    lambda path: write_csv(path, ["a"], [["b" * 1000]] * 1000),
+    lambda path: write_tensors(path, {"a": np.zeros(2**18, np.float32)}),
+]
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=["text", "csv", "tensors"])
+def test_a_full_disk_is_an_error_that_names_the_file(
+    tmp_path: Path, no_room: None, write: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "result"
+    write_text(path, "old")
+    with pytest.raises(OSError) as raised:
+        write(path)
+    assert raised.value.errno == errno.EFBIG
+    assert raised.value.filename == str(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_json_is_for_readers(tmp_path: Path) -> None:

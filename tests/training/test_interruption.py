@@ -1,10 +1,13 @@
 """A run that is cut short goes on where it was, and ends with the same numbers."""
 
+import errno
 import json
 import os
+import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +18,7 @@ from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
-from acl_bert.training import loop
+from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
 from acl_bert.training.hardware import settle
 from acl_bert.training.run import finetune, open_run
@@ -77,7 +80,7 @@ def stop_at(
     """Send this process a signal at the so-and-so-manieth call of a function."""
     function, calls = getattr(place, name), 0
 
-    def counted(*args: object, **options: object) -> object:
+    def counted(*args: Any, **options: Any) -> object:
         nonlocal calls
         calls += 1
         if calls == call:
@@ -151,12 +154,12 @@ def kill(
     """Leave a run as SIGKILL would, with a checkpoint after every update; its checkpoints."""
     step, calls = loop.training_step, 0
 
-    def dying(*args: object, **options: object) -> object:
+    def dying(*args: Any, **options: Any) -> object:
         nonlocal calls
         calls += 1
         if calls == call:
             raise Killed
-        return step(*args, **options)  # type: ignore[arg-type]
+        return step(*args, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "training_step", dying)
@@ -169,8 +172,8 @@ def kill(
 def test_killed_it_loses_what_came_after_the_last_checkpoint_only(
     tmp_path: Path, runs: Runs, undisturbed: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints = kill(runs, tmp_path, monkeypatch, call=9)
-    assert [path.stem for path in sorted(checkpoints.iterdir())] == ["000000003", "000000004"]
+    folder = kill(runs, tmp_path, monkeypatch, call=9)
+    assert [path.stem for path in sorted(folder.iterdir())] == ["000000003", "000000004"]
     # What the history got after the checkpoint is done, and written, again.
     (history,) = (tmp_path / "work").glob(f"*/{HISTORY}")
     with history.open("a") as stream:
@@ -244,15 +247,42 @@ def test_another_version_of_the_code_starts_over(
 def test_other_settings_leave_the_checkpoint_alone(
     tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints = kill(runs, tmp_path, monkeypatch, call=9)
+    folder = kill(runs, tmp_path, monkeypatch, call=9)
     other = runs.settings("acl", learning_rate=2e-3)
     store, encoder = runs._store, runs._encoder
     said: list[str] = []
     with open_run(other, encoder, store, tmp_path, tmp_path / "runs" / "acl") as opened:
-        assert opened.work != work_path(tmp_path, checkpoints.stem)
+        assert opened.work != work_path(tmp_path, folder.stem)
         finetune(other, encoder, store, opened, report=said.append)
     assert not any("goes on" in line for line in said)
-    assert len(list(checkpoints.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 2
     assert json.loads((tmp_path / "runs/acl/config.json").read_text())["training"][
         "learning_rate"
     ] == pytest.approx(2e-3)
+
+
+def test_a_full_disk_is_said_and_with_room_the_run_goes_on(
+    tmp_path: Path, runs: Runs, undisturbed: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second checkpoint finds no room: the first is still there."""
+    write, calls = checkpoints.write_tensors, 0
+
+    def into_little_room(*args: Any, **options: Any) -> None:
+        nonlocal calls
+        calls += 1
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft if calls == 1 else 2**14, hard))
+        try:
+            write(*args, **options)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "write_tensors", into_little_room)
+        with pytest.raises(OSError) as raised:
+            runs(tmp_path, "acl", minutes=1e-9)
+    assert raised.value.errno == errno.EFBIG
+    assert str(raised.value.filename).endswith("000000002.safetensors")
+    run, said = runs(tmp_path, "acl")
+    assert any("goes on after update 1 of" in line for line in said)
+    assert_same(run, undisturbed["acl"])
