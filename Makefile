@@ -18,6 +18,8 @@ READY := $(VENV)/.ready
 ifneq ($(GLUE_DIR),)
 SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
+# How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
+GPU_SLOTS ?= $(or $(shell nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l),1)
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
 
 .PHONY: help demo test reproduce resume ui report progress soak bench lint schema lock clean

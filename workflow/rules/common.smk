@@ -13,9 +13,10 @@ from snakemake.exceptions import WorkflowError
 # not, unless they are given an environment of their own (--software-deployment-method).
 SOURCE = os.path.join(os.path.dirname(workflow.main_snakefile), "src")
 sys.path.insert(0, SOURCE)
-# A shell that is told to stop waits for its command, which may be writing a checkpoint.
-PREFIX = "set -euo pipefail; trap : TERM; "
-PREFIX += f"export PYTHONPATH={shlex.quote(SOURCE)}; "
+PREFIX = f"set -euo pipefail; export PYTHONPATH={shlex.quote(SOURCE)}; "
+# SLURM warns every process of a job, the shell included. It must outlive the warning: a shell that
+# ends takes the training with it, which is about to write its checkpoint.
+PREFIX += "trap : TERM; "
 if not workflow.deployment_settings.deployment_method:
     PREFIX += f"export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH; "
 shell.prefix(PREFIX)
