@@ -1,7 +1,6 @@
 """The training loop: from a pre-trained encoder to the best epoch's model."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -77,11 +76,11 @@ def train(
             history,
             epochs,
             seconds,
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         if checkpoint:
             state.load(checkpoint)
             report(f"goes on after update {history.step} of {total}, epoch {state.epoch}")
+            del checkpoint  # as large as what it was loaded into
         try:
             with tqdm(total=total, initial=history.step, unit="update", disable=None) as bar:
                 while state.epoch <= training.epochs:

@@ -235,7 +235,7 @@ def _timings(state: TrainingState, training: Training, device: torch.device) -> 
     history = state.history
     return {
         "commit": source_commit(),
-        "started": state.started,
+        "started": state.seconds.started,
         "interruptions": state.interruptions,
         "seconds": state.seconds.rounded(),
         "steps": history.step,

@@ -39,8 +39,6 @@ class TrainingState:
     history: History
     epochs: GrowingCsv
     seconds: Stopwatch
-    started: str
-    """When the first of its processes began, ISO 8601."""
 
     epoch: int = 1
     """Under way; beyond the last when all are done."""
@@ -85,8 +83,7 @@ class TrainingState:
             "targets": self.targets.state_dict(),
             "history": self.history.values(),
             "files": {file.path.name: file.synced_size() for file in (self.history, self.epochs)},
-            "seconds": self.seconds.taken,
-            "started": self.started,
+            "seconds": self.seconds.state(),
             "interruptions": self.interruptions,
         }
         return Checkpoint(self.history.step, tensors, values)
@@ -110,8 +107,7 @@ class TrainingState:
         self.epoch, self.updates, self.order = values["epoch"], values["updates"], values["order"]
         self.generator.bit_generator.state = self.order
         self.best = Best(**values["best"]) if values["best"] else None
-        self.seconds.add(values["seconds"])
-        self.started = values["started"]
+        self.seconds.go_on(values["seconds"])
         self.interruptions = values["interruptions"] + 1
 
 

@@ -1,14 +1,18 @@
-"""Where a run's time goes."""
+"""When a run began, and where its time goes."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 
 class Stopwatch:
     """Wall-clock seconds by part of a run; a part that comes again adds up."""
 
     def __init__(self) -> None:
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        """ISO 8601."""
         self._taken: dict[str, float] = {}
         self._running: tuple[str, float] | None = None
 
@@ -28,9 +32,13 @@ class Stopwatch:
         part, start = self._running
         return self._taken | {part: self._taken.get(part, 0.0) + time.perf_counter() - start}
 
-    def add(self, taken: Mapping[str, float]) -> None:
-        """Seconds that an earlier process of the run took."""
-        for part, seconds in taken.items():
+    def state(self) -> dict[str, Any]:
+        return {"started": self.started, "taken": self.taken}
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """After what an earlier process of the run took: its `state`."""
+        self.started = state["started"]
+        for part, seconds in state["taken"].items():
             self._taken[part] = self._taken.get(part, 0.0) + seconds
 
     def rounded(self) -> dict[str, float]:
