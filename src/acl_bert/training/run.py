@@ -18,6 +18,7 @@ from acl_bert import __version__
 from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, is_degenerate
 from acl_bert.files import publish_folder, write_csv, write_json, write_tensors
+from acl_bert.lease import Lease, hold
 from acl_bert.model.build import build_classifier, start_from
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import (
@@ -44,7 +45,6 @@ from acl_bert.training import hardware
 from acl_bert.training.checkpoints import Checkpoints
 from acl_bert.training.interruption import Interruption
 from acl_bert.training.kept_model import save_model
-from acl_bert.training.lease import Lease, hold
 from acl_bert.training.loop import predict, train
 from acl_bert.training.regimes import Plan
 from acl_bert.training.representations import write_representations
