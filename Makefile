@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 CONFIG ?= config/paper.yaml
 JOBS ?= all
+PROFILE ?= local
 PORT ?= 5000
 KILLS ?= 20
 # A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA). Another
@@ -20,13 +21,13 @@ SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
 # How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
 GPU_SLOTS ?= $(or $(shell nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l),1)
-SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/local --cores $(JOBS) $(SOURCE)
+SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(SOURCE)
 
-.PHONY: help demo test reproduce resume ui report progress soak bench lint schema lock clean
+.PHONY: help demo test plan calibrate reproduce resume ui report progress soak bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: CONFIG, GLUE_DIR, JOBS (cores), PORT; at installation PYTHON, TORCH, TORCH_INDEX"
+	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores), PORT, HARDWARE; at installation PYTHON, TORCH, TORCH_INDEX"
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +48,14 @@ demo: $(READY) ## the whole pipeline on generated tasks, in some minutes
 
 test: $(READY) ## the tests
 	$(BIN)/python -m pytest
+
+plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
+	@set -o pipefail; $(SNAKEMAKE) --configfile "$(CONFIG)" --dry-run 2>&1 | \
+	  $(BIN)/python -m acl_bert plan --config "$(CONFIG)" --dry-run - \
+	  --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(if $(HARDWARE),--hardware $(HARDWARE))
+
+calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
+	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"
 
 reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: GLUE_DIR=…
 	$(SNAKEMAKE) --configfile "$(CONFIG)"

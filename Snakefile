@@ -20,6 +20,7 @@ include: "workflow/rules/targets.smk"
 # and has what it reads of it in its parameters. No rule makes it, since Snakemake does not compare
 # the parameters of a job while the job before it runs, be it joined through ancient() only.
 onstart:
+    check_disk()
     write_study(STUDY, STUDY_FILE)
 
 

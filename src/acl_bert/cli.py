@@ -413,19 +413,48 @@ def _layout(args: argparse.Namespace) -> Any:
 
 
 def progress(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import run_path, tuning_path, tuning_run_path
     from acl_bert.settings.study import load_study
+    from acl_bert.study.plan.runs import planned_runs
     from acl_bert.study.progress import progress
 
     study = load_study(args.config)
-    folder = args.results / study.name
-    cells = dict.fromkeys((*study.cells(), *study.teachers_of_tuning()))
-    runs = [run_path(folder, *cell) for cell in cells]
-    runs += [
-        tuning_run_path(tuning_path(folder, *cell), weight, seed)
-        for *cell, weight, seed in study.tuning_cells()
-    ]
-    print(progress(runs))
+    print(progress(run.path(args.results / study.name) for run in planned_runs(study)))
+
+
+def plan(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.study.plan.dry_run import read_dry_run
+    from acl_bert.study.plan.hours import Slots
+    from acl_bert.study.plan.page import plan
+
+    study = load_study(args.config)
+    slots = Slots.of_profile(args.profile, args.cores)
+    dry_run = None
+    if args.dry_run is not None:
+        piped = str(args.dry_run) == "-"
+        dry_run = read_dry_run(sys.stdin if piped else args.dry_run.read_text("utf-8").splitlines())
+    print(plan(study, args.results / study.name, slots, dry_run, args.hardware))
+
+
+def calibrate(args: argparse.Namespace) -> None:
+    from acl_bert.files import write_json
+    from acl_bert.run_files import CALIBRATION
+    from acl_bert.settings.study import load_study
+
+    study = load_study(args.config)
+
+    from transformers.utils import logging
+
+    from acl_bert.training.calibrate import calibrate
+    from acl_bert.training.hardware import settle_training
+
+    logging.disable_progress_bar()
+    training = settle_training(study.training)
+    found = {name: calibrate(encoder, training) for name, encoder in study.encoders.items()}
+    for name, one in found.items():
+        steps = ", ".join(f"{seconds:.3f} s at {length} tokens" for length, seconds in one["steps"])
+        print(f"{name}: a CE step of {one['batch_size']} rows takes {steps}, on {one['device']}")
+    write_json(args.results / study.name / CALIBRATION, found)
 
 
 def tables(args: argparse.Namespace) -> Any:
@@ -621,6 +650,24 @@ def build_parser() -> argparse.ArgumentParser:
             help="a folder with a caption for each table and figure (%(default)s)",
         )
     verb(progress, "say how many of the study's runs are done, and how long the rest will take")
+    planned = verb(plan, "say what the study would take: runs, time, disk, downloads")
+    planned.add_argument(
+        "--dry-run",
+        type=Path,
+        help="what snakemake --dry-run printed, - for standard input; without it all runs that are "
+        "not finished count, and no other jobs",
+    )
+    planned.add_argument(
+        "--profile",
+        type=Path,
+        default=Path("workflow", "profiles", "local"),
+        help="the folder of Snakemake's profile (%(default)s)",
+    )
+    planned.add_argument("--cores", help="as Snakemake's, instead of the profile's")
+    planned.add_argument(
+        "--hardware", help="a GPU that costs.yaml knows, or cpu, instead of what was measured"
+    )
+    verb(calibrate, "time steps of the study's encoders on this machine, for its plan")
     init = verb(init_tracking, "create the study's MLflow store")
     init.add_argument("--marker", type=Path, help="a file to write the store's URI to")
     verb(mirror, "bring MLflow up to date with the study's finished runs")

@@ -2,11 +2,13 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from acl_bert.errors import InputError
-from acl_bert.files import canonical_hash, content_hash
+from acl_bert.files import canonical_hash, content_hash, read_json
 
 PACKAGE = "package:"
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 # What tokenizers are saved as; transformers makes an empty one where it finds none of them.
 VOCABULARIES = (
@@ -30,7 +32,7 @@ def resolve_path(path: str) -> str:
         raise InputError(f"encoder {path!r}: no such folder; give a hub id or an existing folder")
     else:
         return path
-    for name in ("config.json", WEIGHTS):
+    for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(
                 f"encoder {path!r}: {folder} holds no {name}; "
@@ -66,4 +68,24 @@ def encoder_fingerprint(path: str, revision: str | None) -> str:
     resolved = Path(resolve_path(path))
     if not resolved.is_dir():
         return canonical_hash([path, revision])
-    return content_hash([resolved / "config.json", resolved / WEIGHTS, *_vocabularies(resolved)])
+    return content_hash([resolved / CONFIG, resolved / WEIGHTS, *_vocabularies(resolved)])
+
+
+def file_at_hand(path: str, revision: str | None, name: str) -> Path | None:
+    """A file of an encoder, local or in the hub's cache; None where it would be downloaded.
+
+    Raises InputError as `resolve_path` does.
+    """
+    resolved = Path(resolve_path(path))
+    if resolved.is_dir():
+        return resolved / name
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(path, name, revision=revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def read_config(path: str, revision: str | None) -> dict[str, Any] | None:
+    """An encoder's config.json, where it is at hand."""
+    found = file_at_hand(path, revision, CONFIG)
+    return None if found is None else read_json(found)

@@ -34,6 +34,7 @@ TASK = "task.json"  # beside a task's prepared rows
 TOKENS = "tokens.json"  # beside their tokens
 LAMBDA = "lambda.json"  # the λ chosen from tuning runs, and beside it the scores it was chosen by
 LAMBDA_SCORES = "scores.json"
+CALIBRATION = "calibration.json"  # in the study's folder: how long steps take on its hardware
 TUNING = "tuning"
 
 # Of every finished run.
@@ -144,6 +145,17 @@ class Timings(TypedDict):
     threads: int
     peak_memory_mib: NotRequired[float | None]
     versions: NotRequired[dict[str, str]]
+
+
+class Calibration(TypedDict):
+    """`calibration.json`, an entry an encoder: how long CE steps of two lengths took."""
+
+    device: str
+    precision: str
+    threads: int
+    batch_size: int
+    steps: list[tuple[int, float]]
+    """Tokens of a row, all rows of a batch being as long, and seconds of an update."""
 
 
 Row = dict[str, float | None]

@@ -29,6 +29,9 @@ from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.layout import layout_of
+from acl_bert.study.plan.disk import check_room
+from acl_bert.study.plan.dry_run import runs_of
+from acl_bert.study.plan.hours import Slots
 from acl_bert.study.submission import submitted_tasks
 from acl_bert.tasks.prepare import determinants
 
@@ -128,6 +131,18 @@ def of_teacher(wildcards):
         needed.append(TEACHER_OUTPUTS)
     cell = dict(wildcards.items()) | {"method": row.teacher}
     return [path.format(**cell) for path in needed]
+
+
+def check_disk():
+    """Refuse to start what the disk cannot hold. On a cluster's nodes there are no hooks."""
+    given = {name: each.value for name, each in workflow.global_resources.items()}
+    slots = Slots(given["_nodes"], given["_cores"], given.get("gpu"))
+    at_a_time = slots.at_a_time(bool(GPU), STUDY.training.threads)
+    jobs = [(job.rule.name, job.wildcards_dict) for job in workflow.dag.needrun_jobs()]
+    try:
+        check_room(STUDY, STUDY_DIR, runs_of(jobs), at_a_time)
+    except InputError as error:
+        raise WorkflowError(str(error))
 
 
 def data_settings(wildcards):

@@ -11,7 +11,7 @@ from acl_bert.files import atomic_folder, canonical_hash, content_hash, read_jso
 from acl_bert.run_files import TASK
 from acl_bert.tasks.sources import Example, local_files, read, splits_of
 from acl_bert.tasks.spec import Selection, Source, TaskSpec
-from acl_bert.tasks.split import hold_out, limit
+from acl_bert.tasks.split import held_out, hold_out, limit
 
 STAND_IN = "generated stand-in data"
 
@@ -72,6 +72,20 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
             "fingerprint": _fingerprint(spec.labels, {name: taken[name] for name in order}),
         }
         (aside / TASK).write_text(to_json(task), encoding="utf-8")
+
+
+def rows_of_splits(
+    spec: TaskSpec, selection: Selection, given: Mapping[str, int]
+) -> dict[str, int]:
+    """How many rows of each split `prepare` leaves of so many in the source's splits."""
+    rows = {name: min(count, _limit_of(spec, name) or count) for name, count in given.items()}
+    if "selection" not in rows:
+        if selection.split == "dev":
+            rows["selection"] = rows["dev"]
+        else:
+            rows["selection"] = held_out(rows["train"], selection)
+            rows["train"] -= rows["selection"]
+    return rows
 
 
 def determinants(spec: TaskSpec, source: Source, selection: Selection) -> dict[str, Any]:

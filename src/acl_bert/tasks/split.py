@@ -17,8 +17,13 @@ def hold_out(
 
     `fraction` of the rows, at most `max_rows` (paper.md §2, row "protocol").
     """
-    size = min(round(selection.fraction * len(examples)), selection.max_rows)
+    size = held_out(len(examples), selection)
     return _draw(spec, examples, size, selection.seed, "selection.fraction")
+
+
+def held_out(rows: int, selection: Selection) -> int:
+    """How many of the train rows choose the model."""
+    return min(round(selection.fraction * rows), selection.max_rows)
 
 
 def limit(spec: TaskSpec, examples: list[Example], rows: int | None, name: str) -> list[Example]:

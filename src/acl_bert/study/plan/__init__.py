@@ -1,0 +1,1 @@
+"""What a study would take before it starts: runs, time, disk, downloads."""

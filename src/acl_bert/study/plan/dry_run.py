@@ -1,0 +1,73 @@
+"""What Snakemake's dry run says: the jobs that it would run. It alone knows the graph."""
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from acl_bert.errors import InputError
+from acl_bert.study.plan.runs import Run
+
+# Rules of train.smk.
+TRAINING = ("finetune", "finetune_teacher", "tuning_run")
+TEACHING = ("teacher_outputs",)
+
+_NOTHING = "Nothing to be done"
+_JOB = re.compile(r"(\s*)(local)?rule (\w+):$")  # indented in a group
+_GROUP = re.compile(r"(?:\[.+\] )?Group job \S+ \(jobs")
+_WILDCARDS = re.compile(r"\s+wildcards: (.+)$")
+_TOTAL = re.compile(r"total\s+(\d+)$")
+
+
+Job = tuple[str, Mapping[str, str]]
+"""Its rule and its wildcards."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    jobs: Sequence[Job]
+    local: int
+    """Jobs that a cluster is not given."""
+    submissions: int
+    """To a cluster; a group of jobs is one."""
+
+
+def runs_of(jobs: Iterable[Job], rules: Container[str] = TRAINING) -> list[Run]:
+    """The runs that jobs of some rules are about."""
+    return [
+        Run(
+            task=given["task"],
+            encoder=given["encoder"],
+            method=given["method"],
+            seed=int(given["seed"]),
+            weight=float(given["weight"]) if "weight" in given else None,
+        )
+        for rule, given in jobs
+        if rule in rules
+    ]
+
+
+def read_dry_run(lines: Iterable[str]) -> DryRun:
+    """What `snakemake --dry-run` printed. Raises InputError where it failed, or is not whole."""
+    jobs: list[tuple[str, dict[str, str]]] = []
+    local = submissions = 0
+    total, nothing, last = 0, False, ""
+    for line in map(str.rstrip, lines):
+        if job := _JOB.match(line):
+            jobs.append((job[3], {}))
+            local += job[2] is not None
+            submissions += not job[1] and job[2] is None
+        elif jobs and (named := _WILDCARDS.match(line)):
+            pairs = (pair.partition("=") for pair in named[1].split(", "))
+            jobs[-1][1].update({name: value for name, _, value in pairs})
+        elif _GROUP.match(line):
+            submissions += 1
+        elif counted := _TOTAL.match(line):
+            total = int(counted[1])
+        nothing |= line.startswith(_NOTHING)
+        last = line or last
+    if total != len(jobs) or not (jobs or nothing):
+        raise InputError(
+            f"{len(jobs)} of {total} jobs found in what snakemake --dry-run printed, which ends "
+            f"with {last.strip()!r}; see it by itself, and give all of it, without --quiet"
+        )
+    return DryRun(jobs, local, submissions)

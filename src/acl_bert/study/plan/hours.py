@@ -1,0 +1,190 @@
+"""How long a study's runs should take, on hardware that was measured or is assumed."""
+
+import os
+import shutil
+import statistics
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acl_bert.errors import InputError
+from acl_bert.files import read_json
+from acl_bert.run_files import CALIBRATION, Calibration, RunFolder
+from acl_bert.settings.explain import unknown
+from acl_bert.settings.yaml_file import read_yaml
+from acl_bert.study.plan.runs import Run
+from acl_bert.study.plan.sizes import Cell, Sizes, costs
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A CE step takes `update` seconds a layer and its arithmetic at `flops` FLOP/s."""
+
+    update: float
+    flops: float
+
+    def seconds(self, cell: Cell, steps: int, rows: int, padding: float = 1.0) -> float:
+        """Of CE steps over so many rows in all."""
+        arithmetic = rows * cell.task.length * padding * cell.flop_per_token
+        return steps * cell.encoder.layers * self.update + arithmetic / self.flops
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The speed of each encoder's steps, and where it is known from."""
+
+    speeds: Mapping[str, Speed]
+    source: str
+    measured: bool
+    """On this study's own hardware."""
+
+    def training(self, run: Run, cell: Cell) -> float:
+        """Seconds of a run, from the start of its training to its last evaluation."""
+        training, task, step = cell.training, cell.task, costs()["step"]
+        factor = step["regime"][cell.row.regime]
+        if gate_over_parameters(cell):
+            factor *= step["gate_over_parameters"]["every_exit" if cell.exits > 1 else "one_exit"]
+        elif cell.row.has_term:
+            factor *= step["term"]
+        speed, padding = self.speeds[run.encoder], costs()["padding"][training.batches]
+        steps = training.epochs * -(-task.train // training.batch_size)
+        seconds = factor * speed.seconds(cell, steps, training.epochs * task.train, padding)
+        dev = task.dev + task.others if run.weight is None else 0
+        chosen_on = task.rows[training.chosen_on]
+        return seconds + self.forward(run.encoder, cell, training.epochs * chosen_on + dev)
+
+    def forward(self, encoder: str, cell: Cell, rows: int) -> float:
+        """Seconds of evaluating so many rows, in batches twice as large."""
+        steps = -(-rows // (2 * cell.training.batch_size))
+        share: float = costs()["step"]["forward"]
+        return share * self.speeds[encoder].seconds(cell, steps, rows)
+
+
+def gate_over_parameters(cell: Cell) -> bool:
+    """Whether each step takes two gradients of the parameters."""
+    gate = cell.row.gate
+    return gate.mode != "off" and gate.scope != "representation"
+
+
+def rates(sizes: Sizes, folder: Path, hardware: str | None, on_gpu: bool, threads: int) -> Rates:
+    """Those of `hardware` (a GPU of costs.yaml, or cpu) where named; else of the calibration.
+
+    Else of the GPU that is here, or of costs.yaml's, or of a CPU. Raises InputError for a name that
+    costs.yaml has not.
+    """
+    known = costs()["gpu"]["peaks"]
+    if hardware is not None and hardware not in {"cpu", *known}:
+        raise InputError(f"--hardware: {unknown(hardware, ['cpu', *known])}")
+    if hardware is None and (calibrated := _calibrated(sizes, folder)):
+        return calibrated
+    if hardware == "cpu" or (hardware is None and not on_gpu):
+        cpu = costs()["cpu"]
+        speed = Speed(float(cpu["update"]), float(cpu["flops"]) * threads)
+        source = f"a step's arithmetic as on {cpu['title']}, measured on another machine"
+        return Rates(dict.fromkeys(sizes.encoders, speed), source, measured=False)
+    gpu = costs()["gpu"]
+    named = hardware or next((name for name in known if name in _gpu_here()), gpu["default"])
+    speed = Speed(float(gpu["update"]), float(gpu["share"]) * float(known[named]))
+    source = f"{named}, of which nobody measured it: {gpu['share']:.0%} of its peak are assumed"
+    return Rates(dict.fromkeys(sizes.encoders, speed), source, measured=False)
+
+
+def _calibrated(sizes: Sizes, folder: Path) -> Rates | None:
+    path = folder / CALIBRATION
+    if not path.is_file():
+        return None
+    measured: dict[str, Calibration] = read_json(path)
+    if missing := sizes.encoders.keys() - measured:
+        raise InputError(f"{path}: has no {sorted(missing)[0]}; calibrate again")
+    speeds = {name: _fitted(sizes, name, measured[name]) for name in sizes.encoders}
+    devices = sorted({f"{one['device']}, {one['precision']}" for one in measured.values()})
+    return Rates(speeds, f"calibrated on {'; '.join(devices)}", measured=True)
+
+
+def _fitted(sizes: Sizes, encoder: str, measured: Calibration) -> Speed:
+    """The line through a short step and a long one."""
+    size = sizes.encoders[encoder]
+    (few, short), (many, long) = (
+        (measured["batch_size"] * length * size.flop_per_token(length), seconds)
+        for length, seconds in measured["steps"]
+    )
+    slope = max(long - short, 0.01 * long) / (many - few)  # a GPU may not notice the length
+    return Speed(max(0.0, short - few * slope) / size.layers, 1 / slope)
+
+
+def _gpu_here() -> str:
+    """The first GPU's name, empty without one. Not by torch, which takes seconds to import."""
+    if not shutil.which("nvidia-smi"):
+        return ""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0]
+
+
+class Correction:
+    """By how much finished runs took longer than reckoned.
+
+    That of a run's own task, encoder and method, else of its task and encoder, its encoder, or all:
+    the median of each.
+    """
+
+    def __init__(self, runs: Iterable[Run], sizes: Sizes, folder: Path, rates: Rates) -> None:
+        found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        self.runs = 0
+        self.devices: set[str] = set()
+        for run in runs:
+            try:
+                timings = RunFolder(run.path(folder)).timings()
+                seconds = timings["seconds"]["total"]
+            except (InputError, KeyError):
+                continue
+            self.runs += 1
+            self.devices.add(f"{timings['device']}, {timings['precision']}")
+            ratio = seconds / rates.training(run, sizes.cell(*run.cell))
+            for key in self._keys(run):
+                found[key].append(ratio)
+        self._factors = {key: statistics.median(ratios) for key, ratios in found.items()}
+
+    @staticmethod
+    def _keys(run: Run) -> tuple[tuple[str, ...], ...]:
+        return run.cell, run.cell[:2], run.cell[1:2], ()
+
+    def __call__(self, run: Run) -> float:
+        return next((self._factors[key] for key in self._keys(run) if key in self._factors), 1.0)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What a workflow lets run at a time."""
+
+    jobs: int | None
+    """On a cluster; None on one machine."""
+    cores: int
+    gpus: int | None
+    """`gpu` of the workflow's resources; None where nothing bounds it."""
+
+    @classmethod
+    def of_profile(cls, folder: Path, cores: str | None = None) -> "Slots":
+        """As a Snakemake profile says; `cores` as on the command line, in the profile's place."""
+        keys: dict[str, Any] = read_yaml(folder / "config.yaml") or {}
+        given = str(cores or keys.get("cores", "all"))
+        count = int(given) if given.isdigit() else len(os.sched_getaffinity(0))
+        resources = keys.get("resources", {})
+        if isinstance(resources, list):
+            resources = dict(str(item).split("=", 1) for item in resources)
+        gpus = int(resources["gpu"]) if "gpu" in resources else None
+        cluster = keys.get("executor", "local") != "local"
+        return cls(int(keys.get("jobs", 1)) if cluster else None, count, gpus)
+
+    def on_gpu(self, device: str) -> bool:
+        """Whether training with this `training.device` is on a GPU."""
+        return device != "cpu" and (self.jobs is not None or bool(shutil.which("nvidia-smi")))
+
+    def at_a_time(self, on_gpu: bool, threads: int) -> int:
+        """Runs that go on at once, at most."""
+        if self.jobs is not None:
+            return self.jobs
+        by_cores = max(1, self.cores // threads)
+        return min(by_cores, self.gpus) if on_gpu and self.gpus is not None else by_cores
