@@ -2,11 +2,11 @@
 
 import csv
 import json
-import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ import pytest
 import yaml
 from checkouts import ROOT, checkout, written
 
+from acl_bert.run_files import TIMINGS
 from acl_bert.settings.study import load_study
+from acl_bert.study.plan.disk import room
+from acl_bert.study.plan.dry_run import Job, read_dry_run, runs_of
+from acl_bert.study.plan.runs import planned_runs
+from acl_bert.study.plan.sizes import Sizes
 
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"})
-Job = tuple[str, dict[str, str]]
 TRAINS = ("finetune", "finetune_teacher")
 
 # Methods with a fixed λ or none, one whose λ is tuned, and two that go on from another's run, on a
@@ -55,20 +59,14 @@ def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-def plan(project: Path, *arguments: str) -> list[Job]:
+def plan(project: Path, *arguments: str) -> Sequence[Job]:
     """The jobs of a dry run: rule and wildcards."""
     done = snakemake(project, "--dry-run", *arguments)
     assert done.returncode == 0, done.stdout
-    jobs: list[Job] = []
-    for line in done.stdout.splitlines():
-        if started := re.match(r"(?:local)?rule (\w+):$", line):
-            jobs.append((started[1], {}))
-        elif named := re.match(r"    wildcards: (.+)$", line):
-            jobs[-1][1].update(pair.split("=", 1) for pair in named[1].split(", "))
-    return jobs
+    return read_dry_run(done.stdout.splitlines()).jobs
 
 
-def count(jobs: list[Job]) -> Counter[str]:
+def count(jobs: Sequence[Job]) -> Counter[str]:
     return Counter(rule for rule, _ in jobs)
 
 
@@ -105,7 +103,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path) -> None:
-    jobs = count(plan(clean, "--configfile", f"config/{config.name}"))
+    planned = plan(clean, "--configfile", f"config/{config.name}")
+    assert set(runs_of(planned)) == set(planned_runs(load_study(config)))
+    jobs = count(planned)
     assert jobs == expected(config)
     if config.stem == "demo":
         assert jobs["finetune"] + jobs["finetune_teacher"] == (3 * 4 + 6) * 2
@@ -148,6 +148,24 @@ def test_every_spelling_of_a_lambda_finds_its_files(clean: Path, tmp_path: Path)
     assert weights == {"1.0", "0.25", "1e-05"} == {str(float(weight)) for weight in weights}
 
 
+def test_what_the_disk_cannot_hold_is_not_started(clean: Path, tmp_path: Path) -> None:
+    """Rows enough for any disk. A dry run may be had all the same."""
+    config = SMALL | {
+        "tasks": {"acceptability": {"generate": {"grammar": "acceptability", "train": 10**15}}},
+        "methods": {"ce": {}},
+        "analyses": {},
+        "tuning": {},
+    }
+    path = written(tmp_path / "mine.yaml", config)
+    assert count(plan(clean, "--configfile", path))["finetune"] == 1
+    done = snakemake(clean, "--configfile", path)
+    assert done.returncode == 1
+    assert "free, and what is to run writes up to" in done.stdout
+    assert "rows, tokens; `make plan`" in done.stdout and "rule prepare" not in done.stdout
+    assert not (clean / "results").exists()
+    assert not list((clean / ".snakemake").glob("locks/*")), "nothing to be unlocked"
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout in which the small study was run for real."""
@@ -159,12 +177,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-def replan(finished: Path, tmp_path: Path, **changes: Any) -> list[Job]:
+def replan(finished: Path, tmp_path: Path, **changes: Any) -> Sequence[Job]:
     """What the small study, finished and then changed, would run again."""
     return plan(finished, "--configfile", written(tmp_path / "changed.yaml", SMALL | changes))
 
 
-def trained(jobs: list[Job]) -> set[tuple[str, str]]:
+def trained(jobs: Sequence[Job]) -> set[tuple[str, str]]:
     return {(job["method"], job["seed"]) for rule, job in jobs if rule in TRAINS}
 
 
@@ -196,6 +214,34 @@ def test_a_study_ends_in_tables_and_figures(finished: Path) -> None:
     assert "stand-in" in page and "ce@training.batches=shuffled" not in page.split("All runs")[0]
     assert (results / "paper" / "claims.tex").is_file()
     assert list((results / "work").iterdir()) == []
+
+
+def on_disk(*places: Path) -> int:
+    """Bytes, whole blocks counted."""
+    paths = [path for place in places for path in (place, *place.rglob("*"))]
+    return sum(512 * path.stat().st_blocks for path in paths)
+
+
+@pytest.mark.slow
+def test_the_plan_foresaw_what_the_study_wrote(finished: Path, tmp_path: Path) -> None:
+    study, results = load_study(finished / "small.yaml"), finished / "results" / "small"
+    sizes, runs = Sizes(study, tmp_path), list(planned_runs(study))
+    foreseen = room(study, sizes, tmp_path, runs, at_a_time=1).lasting
+    records = finished / ".snakemake" / "metadata"
+    for part, written, within in (
+        ("runs", on_disk(results / "runs", results / "tuning"), 0.2),
+        ("MLflow", on_disk(results / "mlflow.db", results / "mlartifacts"), 0.2),
+        ("rows, tokens", on_disk(results / "data", results / "tokens"), 0.2),
+        ("logs, records", on_disk(results / "logs", results / "benchmarks", records), 0.5),
+    ):
+        assert foreseen[part] == pytest.approx(written, rel=within), part
+    for run in runs:
+        timings = json.loads((run.path(results) / TIMINGS).read_text())
+        cell = sizes.cell(*run.cell)
+        assert timings["steps"] == cell.updates
+        assert timings["tokens"] == pytest.approx(
+            cell.training.epochs * cell.task.train * cell.task.length, rel=0.1
+        )
 
 
 @pytest.mark.slow

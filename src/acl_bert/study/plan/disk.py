@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import METRICS, TASK, TOKENS, data_path, teacher_path, tokens_path
+from acl_bert.run_files import METRICS, MODEL, TASK, TOKENS, data_path, teacher_path, tokens_path
 from acl_bert.settings.study import Study
 from acl_bert.study.plan.runs import Run
 from acl_bert.study.plan.sizes import Cell, Sizes
@@ -24,11 +24,13 @@ _RUN = 28_000  # of a run's other files, whole blocks counted
 _TOKENIZER = 1_000_000  # beside a kept model's weights
 _ROW = 45  # of a prepared row, besides its texts
 _TOKENS = 3, 24  # of a token (id, segment) and of a row (offset, index, label)
-_JOB = 36_000  # log, benchmark, Snakemake's own records of the outputs
-_PAGES = 5_000_000  # tables, figures, report
+_FOLDER = 80_000  # of the small files that tokens are in
+_JOB = 44_000  # log, benchmark, Snakemake's own records of the outputs
+_PAGES = 4_500_000  # tables, figures, report
 _SWEEP = 40_000  # of a run with several exits in early_exit.csv
 _POINT = 270  # of a metric's point in MLflow's SQLite, its indices included
 _MIRRORED = 25_000  # of a run in MLflow besides
+_STORE = 950_000  # of an empty MLflow store
 # A checkpoint has the weights, AdamW's two moments and the best epoch's weights; two are kept.
 _CHECKPOINTS = 2 * 4
 
@@ -63,20 +65,23 @@ def room(study: Study, sizes: Sizes, folder: Path, runs: Iterable[Run], at_a_tim
         for encoder in study.encoders:
             if not (tokens_path(folder, task, encoder) / TOKENS).is_file():
                 a_token, a_row = _TOKENS
-                lasting["rows, tokens"] += round(rows * (size.length * a_token + a_row))
-    to_come = [run for run in runs if not (run.path(folder) / METRICS).is_file()]
+                arrays = round(rows * (size.length * a_token + a_row))
+                lasting["rows, tokens"] += arrays + _FOLDER
     mirrored = study.tracking.enabled and not (
         study.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
     )
+    runs = list(runs)
     teachers = set()
-    for run in to_come:
-        cell = sizes.cell(*run.cell)
-        files = _files(cell, tuning=run.weight is not None)
-        lasting["runs"] += files
-        lasting["logs, records"] += _JOB
-        if mirrored:
-            lasting["MLflow"] += files + _MIRRORED + _POINT * _points(cell)
-        if run.weight is None and study.keeps_model(run.method, run.encoder):
+    for run in runs:
+        cell, path = sizes.cell(*run.cell), run.path(folder)
+        if not (path / METRICS).is_file():
+            files = _files(cell, tuning=run.weight is not None)
+            lasting["runs"] += files
+            lasting["logs, records"] += _JOB
+            if mirrored:
+                lasting["MLflow"] += files + _MIRRORED + _POINT * _points(cell)
+        keeps = run.weight is None and study.keeps_model(run.method, run.encoder)
+        if keeps and not (path / MODEL).is_dir():
             until_learned["models"] += cell.model_bytes + _TOKENIZER
         if cell.row.needs_teacher_items:
             teachers.add((run.task, run.encoder, str(cell.row.teacher), run.seed))
@@ -85,11 +90,13 @@ def room(study: Study, sizes: Sizes, folder: Path, runs: Iterable[Run], at_a_tim
             cell = sizes.cell(*teacher[:3])
             width = cell.encoder.hidden + cell.task.classes
             until_learned["teachers' outputs"] += 4 * cell.task.train * width
-    if to_come:
-        cells = [sizes.cell(*run.cell) for run in to_come]
+    if "MLflow" in lasting:
+        lasting["MLflow"] += _STORE
+    if runs:
+        cells = [sizes.cell(*run.cell) for run in runs]
         lasting["report"] += _PAGES + _SWEEP * sum(cell.exits > 1 for cell in cells)
         largest = max(cell.model_bytes for cell in cells)
-        passing["runs in progress"] = largest * _CHECKPOINTS * min(at_a_time, len(to_come))
+        passing["runs in progress"] = largest * _CHECKPOINTS * min(at_a_time, len(runs))
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     return Room(lasting, passing, shutil.disk_usage(place).free, place)
 
@@ -105,9 +112,9 @@ def check_room(study: Study, folder: Path, runs: Iterable[Run], at_a_time: int) 
     largest = max(parts, key=parts.__getitem__)
     raise InputError(
         f"{found.folder}: {in_bytes(found.free)} free, and what is to run writes up to "
-        f"{in_bytes(found.needed)}, most of it {largest}; `make plan` tells the parts. Free "
-        "some, put results/ on a larger disk (it may be a link), run less, keep fewer models (keep_models), "
-        f"or start all the same with {UNCHECKED}=1 in the environment"
+        f"{in_bytes(found.needed)}, most of it {largest}; `make plan` tells the parts. Free some, "
+        "put results/ on a larger disk (it may be a link), run less, keep fewer models "
+        f"(keep_models), or start all the same with {UNCHECKED}=1 in the environment"
     )
 
 

@@ -1,6 +1,7 @@
 """What Snakemake's dry run says: the jobs that it would run. It alone knows the graph."""
 
 import re
+from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ TRAINING = ("finetune", "finetune_teacher", "tuning_run")
 TEACHING = ("teacher_outputs",)
 
 _NOTHING = "Nothing to be done"
-_JOB = re.compile(r"(\s*)(local)?rule (\w+):$")  # indented in a group
+_JOB = re.compile(r"(\s*)(?:local)?rule (\w+):$")  # indented in a group
 _GROUP = re.compile(r"(?:\[.+\] )?Group job \S+ \(jobs")
 _WILDCARDS = re.compile(r"\s+wildcards: (.+)$")
 _TOTAL = re.compile(r"total\s+(\d+)$")
@@ -25,10 +26,9 @@ Job = tuple[str, Mapping[str, str]]
 @dataclass(frozen=True)
 class DryRun:
     jobs: Sequence[Job]
-    local: int
-    """Jobs that a cluster is not given."""
     submissions: int
-    """To a cluster; a group of jobs is one."""
+    """To a cluster, a group of jobs being one; the few jobs that it is not given are counted too:
+    Snakemake does not print which."""
 
 
 def runs_of(jobs: Iterable[Job], rules: Container[str] = TRAINING) -> list[Run]:
@@ -49,13 +49,13 @@ def runs_of(jobs: Iterable[Job], rules: Container[str] = TRAINING) -> list[Run]:
 def read_dry_run(lines: Iterable[str]) -> DryRun:
     """What `snakemake --dry-run` printed. Raises InputError where it failed, or is not whole."""
     jobs: list[tuple[str, dict[str, str]]] = []
-    local = submissions = 0
-    total, nothing, last = 0, False, ""
+    submissions = total = 0
+    nothing = False
+    last: deque[str] = deque(maxlen=5)
     for line in map(str.rstrip, lines):
         if job := _JOB.match(line):
-            jobs.append((job[3], {}))
-            local += job[2] is not None
-            submissions += not job[1] and job[2] is None
+            jobs.append((job[2], {}))
+            submissions += not job[1]
         elif jobs and (named := _WILDCARDS.match(line)):
             pairs = (pair.partition("=") for pair in named[1].split(", "))
             jobs[-1][1].update({name: value for name, _, value in pairs})
@@ -64,10 +64,10 @@ def read_dry_run(lines: Iterable[str]) -> DryRun:
         elif counted := _TOTAL.match(line):
             total = int(counted[1])
         nothing |= line.startswith(_NOTHING)
-        last = line or last
+        last.extend([line] if line else [])
     if total != len(jobs) or not (jobs or nothing):
         raise InputError(
-            f"{len(jobs)} of {total} jobs found in what snakemake --dry-run printed, which ends "
-            f"with {last.strip()!r}; see it by itself, and give all of it, without --quiet"
+            f"{len(jobs)} of {total} jobs found in what snakemake --dry-run printed; give all of "
+            "it, without --quiet, or mend what it says at its end:\n" + "\n".join(last)
         )
-    return DryRun(jobs, local, submissions)
+    return DryRun(jobs, submissions)

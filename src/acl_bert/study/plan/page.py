@@ -112,14 +112,11 @@ def _there(study: Study, folder: Path, runs: list[Run], to_come: int) -> list[st
 
 def _jobs(dry_run: DryRun, on_cluster: bool) -> list[str]:
     count = Counter(rule for rule, _ in dry_run.jobs).most_common()
-    lines = [
-        f"Jobs to come: {len(dry_run.jobs):,}",
+    groups = f", in at most {dry_run.submissions:,} submissions" if on_cluster else ""
+    return [
+        f"Jobs to come: {len(dry_run.jobs):,}{groups}",
         *_wrapped(f"{rule} {number:,}" for rule, number in count),
     ]
-    if on_cluster:
-        text = f"{dry_run.submissions:,} submissions, and {dry_run.local:,} jobs that run here"
-        lines.append(f"  {text}")
-    return lines
 
 
 def _training(work: Work, sizes: Sizes, unit: str, at_a_time: int) -> list[str]:
@@ -187,8 +184,8 @@ def _disk(found: Room) -> list[str]:
         return []
     enough = "enough" if found.needed <= found.free else "NOT ENOUGH, a start will be refused"
     lines = [
-        f"Disk: {in_bytes(found.needed)} more at most, {in_bytes(found.free)} free in "
-        f"{found.folder}: {enough}"
+        f"Disk: {in_bytes(found.needed)} more at most, {in_bytes(found.free)} free: {enough}",
+        f"  {found.folder}",
     ]
     for parts, ending in ((found.lasting, ""), (found.passing, " (for a while)")):
         largest = sorted(parts.items(), key=lambda part: -part[1])

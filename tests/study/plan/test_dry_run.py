@@ -1,0 +1,64 @@
+"""What Snakemake itself prints, read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acl_bert.errors import InputError
+from acl_bert.study.plan.dry_run import TEACHING, DryRun, read_dry_run, runs_of
+from acl_bert.study.plan.runs import Run
+
+SNAKEFILE = """
+CELL = "/{task}/{encoder}/{method}/{seed}/{weight}"
+METHOD = "acl@gate.mode=observe,lambda=0.1"
+ITEMS = [f"items/rte/tiny/{METHOD}/{seed}/0.5" for seed in (1, 2)]
+rule all:
+    localrule: True
+    input: ITEMS
+rule tuning_run:
+    output: "run" + CELL
+    group: "both"
+    shell: "touch {output}"
+rule teacher_outputs:
+    input: "run" + CELL
+    output: "items" + CELL
+    group: "both"
+    shell: "touch {output}"
+"""
+
+
+def dry_run(folder: Path, *arguments: str) -> DryRun:
+    (folder / "Snakefile").write_text(SNAKEFILE)
+    command = [sys.executable, "-m", "snakemake", "--dry-run", "--cores", "1", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return read_dry_run((done.stdout + done.stderr).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "submissions"),
+    [(("--groups", "tuning_run=one", "teacher_outputs=other"), 5), ((), 3)],
+    ids=["apart", "grouped"],
+)
+def test_jobs_with_their_wildcards_and_submissions(
+    tmp_path: Path, arguments: tuple[str, ...], submissions: int
+) -> None:
+    read = dry_run(tmp_path, *arguments)
+    method = "acl@gate.mode=observe,lambda=0.1"
+    runs = [Run("rte", "tiny", method, seed, 0.5) for seed in (1, 2)]
+    assert sorted(runs_of(read.jobs), key=lambda run: run.seed) == runs
+    assert sorted(runs_of(read.jobs, TEACHING), key=lambda run: run.seed) == runs
+    assert (len(read.jobs), read.submissions) == (5, submissions)
+
+
+def test_what_is_not_whole_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"0 of 5 jobs found .* without --quiet"):
+        dry_run(tmp_path, "--quiet", "rules")
+    with pytest.raises(InputError, match=r"(?s)0 of 0 jobs .*\nNo such target$"):
+        read_dry_run(["Building DAG of jobs...", "No such target", ""])
+
+
+def test_nothing_to_do_is_no_fault() -> None:
+    said = "Nothing to be done (all requested files are present and up to date)."
+    assert read_dry_run(["Building DAG of jobs...", said]) == DryRun([], 0)
