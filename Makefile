@@ -52,7 +52,7 @@ test: $(READY) ## the tests
 plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
 	@set -o pipefail; $(SNAKEMAKE) --configfile "$(CONFIG)" --dry-run 2>&1 | \
 	  $(BIN)/python -m acl_bert plan --config "$(CONFIG)" --dry-run - \
-	  --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(if $(HARDWARE),--hardware $(HARDWARE))
+	  --profile workflow/profiles/$(PROFILE) --cores $(JOBS) --gpus $(GPU_SLOTS) $(if $(HARDWARE),--hardware $(HARDWARE))
 
 calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
 	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"

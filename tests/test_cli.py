@@ -105,6 +105,8 @@ def test_help_names_every_verb() -> None:
         "report",
         "analyse",
         "progress",
+        "plan",
+        "calibrate",
         "init-tracking",
         "mirror",
         "follow",

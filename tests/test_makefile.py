@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
         ["test"],
         ["ui", "CONFIG=my study.yaml"],
         ["reproduce"],
+        ["plan", "CONFIG=my study.yaml", "HARDWARE=A100"],
         ["reproduce", "CONFIG=my study.yaml", "GLUE_DIR=/my glue", "JOBS=2"],
     ],
 )

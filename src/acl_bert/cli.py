@@ -428,7 +428,7 @@ def plan(args: argparse.Namespace) -> None:
     from acl_bert.study.plan.page import plan
 
     study = load_study(args.config)
-    slots = Slots.of_profile(args.profile, args.cores)
+    slots = Slots.of_profile(args.profile, args.cores, args.gpus)
     dry_run = None
     if args.dry_run is not None:
         piped = str(args.dry_run) == "-"
@@ -664,6 +664,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="the folder of Snakemake's profile (%(default)s)",
     )
     planned.add_argument("--cores", help="as Snakemake's, instead of the profile's")
+    planned.add_argument("--gpus", type=int, help="its resource gpu, instead of the profile's")
     planned.add_argument(
         "--hardware", help="a GPU that costs.yaml knows, or cpu, instead of what was measured"
     )

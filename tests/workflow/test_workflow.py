@@ -228,13 +228,13 @@ def test_the_plan_foresaw_what_the_study_wrote(finished: Path, tmp_path: Path) -
     sizes, runs = Sizes(study, tmp_path), list(planned_runs(study))
     foreseen = room(study, sizes, tmp_path, runs, at_a_time=1).lasting
     records = finished / ".snakemake" / "metadata"
-    for part, written, within in (
+    for part, size, within in (
         ("runs", on_disk(results / "runs", results / "tuning"), 0.2),
         ("MLflow", on_disk(results / "mlflow.db", results / "mlartifacts"), 0.2),
         ("rows, tokens", on_disk(results / "data", results / "tokens"), 0.2),
         ("logs, records", on_disk(results / "logs", results / "benchmarks", records), 0.5),
     ):
-        assert foreseen[part] == pytest.approx(written, rel=within), part
+        assert foreseen[part] == pytest.approx(size, rel=within), part
     for run in runs:
         timings = json.loads((run.path(results) / TIMINGS).read_text())
         cell = sizes.cell(*run.cell)

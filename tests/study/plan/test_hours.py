@@ -137,3 +137,6 @@ def test_what_a_profile_lets_run_at_a_time(
     slots = Slots.of_profile(tmp_path, cores)
     assert slots.at_a_time(on_gpu, threads) == at_a_time
     assert slots.on_gpu("cpu") is False
+    if slots.jobs is None:
+        more = Slots.of_profile(tmp_path, cores="16", gpus=3)
+        assert more.at_a_time(on_gpu=True, threads=2) == 3

@@ -166,15 +166,16 @@ class Slots:
     """`gpu` of the workflow's resources; None where nothing bounds it."""
 
     @classmethod
-    def of_profile(cls, folder: Path, cores: str | None = None) -> "Slots":
-        """As a Snakemake profile says; `cores` as on the command line, in the profile's place."""
+    def of_profile(cls, folder: Path, cores: str | None = None, gpus: int | None = None) -> "Slots":
+        """As a Snakemake profile says; `cores` and `gpus` as on the command line, in its place."""
         keys: dict[str, Any] = read_yaml(folder / "config.yaml") or {}
         given = str(cores or keys.get("cores", "all"))
         count = int(given) if given.isdigit() else len(os.sched_getaffinity(0))
         resources = keys.get("resources", {})
         if isinstance(resources, list):
             resources = dict(str(item).split("=", 1) for item in resources)
-        gpus = int(resources["gpu"]) if "gpu" in resources else None
+        if gpus is None and "gpu" in resources:
+            gpus = int(resources["gpu"])
         cluster = keys.get("executor", "local") != "local"
         return cls(int(keys.get("jobs", 1)) if cluster else None, count, gpus)
 
@@ -187,4 +188,4 @@ class Slots:
         if self.jobs is not None:
             return self.jobs
         by_cores = max(1, self.cores // threads)
-        return min(by_cores, self.gpus) if on_gpu and self.gpus is not None else by_cores
+        return by_cores if self.gpus is None or not on_gpu else max(1, min(by_cores, self.gpus))
