@@ -45,6 +45,15 @@ def test_weights_are_what_the_study_keeps(tmp_path: Path) -> None:
     assert room_of(study_of(), tmp_path).lasting["teachers' outputs"] == items
 
 
+def test_every_exits_logits_are_kept_of_every_dev_row(tmp_path: Path) -> None:
+    last, every = (
+        room_of(study_of(tasks={"mnli": {}}, methods={name: {}}), tmp_path).lasting["runs"]
+        for name in ("ce", "jt")
+    )
+    h = 500 * 768 * 4  # of the first quarter's exit too
+    assert every - last == (9815 + 9832) * 11 * 3 * 4 + h
+
+
 def test_each_run_in_progress_has_its_checkpoints(tmp_path: Path) -> None:
     one, three, many = (
         room_of(study_of(), tmp_path, at_a_time).passing["runs in progress"]

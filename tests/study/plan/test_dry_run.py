@@ -55,6 +55,8 @@ def test_jobs_with_their_wildcards_and_submissions(
 def test_what_is_not_whole_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"0 of 5 jobs found .* without --quiet"):
         dry_run(tmp_path, "--quiet", "rules")
+    with pytest.raises(InputError, match="1 of 2 jobs"):
+        read_dry_run(["Job stats:", "total        2", "", "rule finetune:", "    jobid: 1"])
     with pytest.raises(InputError, match=r"(?s)0 of 0 jobs .*\nNo such target$"):
         read_dry_run(["Building DAG of jobs...", "No such target", ""])
 
