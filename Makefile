@@ -19,15 +19,16 @@ READY := $(VENV)/.ready
 ifneq ($(GLUE_DIR),)
 SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
-# How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
-GPU_SLOTS ?= $(or $(shell nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l),1)
-SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(SOURCE)
+# How many jobs that use a GPU run on this machine at a time: one a GPU, where nothing else is said.
+GPU_SLOTS ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | wc -l)),1)
+LOCAL = $(if $(filter local,$(PROFILE)),--resources gpu=$(GPU_SLOTS))
+SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(LOCAL) $(SOURCE)
 
 .PHONY: help demo test plan calibrate reproduce resume ui report progress soak bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores), PORT, HARDWARE; at installation PYTHON, TORCH, TORCH_INDEX"
+	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores), GPU_SLOTS, PORT, HARDWARE, KILLS; at installation PYTHON, TORCH, TORCH_INDEX"
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
