@@ -14,11 +14,6 @@ from mlflow_store import wait_until
 from acl_bert.tracking.store import initialise
 
 
-@pytest.fixture(autouse=True)
-def no_store_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-
 @pytest.fixture(scope="module")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One store for the module, created once: each test has an experiment of its own."""
@@ -45,19 +40,20 @@ class Server:
     """A process that serves MLflow on a port of loopback, and can be stopped and started again."""
 
     def __init__(self, command: list[str], port: int, log: Path) -> None:
+        self.port = port
         self.address = f"http://127.0.0.1:{port}"
-        self._command, self._log = command, log
+        self._command, self.log = command, log
 
     def start(self) -> None:
         environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        with self._log.open("a") as log:
+        with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 self._command, env=environment, stdout=log, stderr=log, start_new_session=True
             )
         wait_until(self._ready, seconds=180)
 
     def _ready(self) -> bool:
-        assert self._process.poll() is None, self._log.read_text()
+        assert self._process.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"{self.address}/health", timeout=1) as answer:
                 return bool(answer.status == 200)
@@ -70,8 +66,8 @@ class Server:
             self._process.wait(20)
 
 
-@pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """Starts servers: gives each the port it is to listen on, and stops it in the end."""
     servers = []
 
@@ -80,9 +76,9 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         line = [sys.executable, "-m", *map(str, command), "--port", str(port)]
-        server = Server(line, port, tmp_path / "server.log")
-        server.start()
+        server = Server(line, port, tmp_path_factory.mktemp("server") / "log")
         servers.append(server)
+        server.start()
         return server
 
     yield serve
@@ -90,10 +86,11 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         server.stop()
 
 
-@pytest.fixture
-def server(serving: Callable[..., Server], tmp_path: Path) -> Server:
+@pytest.fixture(scope="module")
+def server(serving: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     """MLflow's own, with a store and artifacts of its own."""
+    folder = tmp_path_factory.mktemp("store")
     command = ["mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
-    command += ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
-    command += ["--artifacts-destination", str(tmp_path / "server-artifacts")]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/server.db"]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
     return serving(*command)

@@ -3,7 +3,6 @@
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -71,49 +70,28 @@ def test_a_training_that_dies_is_marked_and_goes_on_when_resumed(
     assert len(curve(sqlite, run.info.run_id, "step/loss")) == 3
 
 
-def test_a_follower_outlives_the_warning_that_ends_its_training(tmp_path: Path) -> None:
-    """A scheduler that stops a job tells all of its processes; the run is then not left RUNNING."""
+def test_twelve_runs_that_start_at_once_share_a_store_that_was_not_there(
+    tmp_path: Path, training: subprocess.Popen[bytes]
+) -> None:
+    """Their followers outlive the SIGTERM that a scheduler sends to all processes of a job."""
     study = tmp_path / "tiny"
     config = write_study(tmp_path, study.name)
-    work = start_run(study)
-    command = ["follow", "--config", config, "--results", tmp_path, "--work", work]
-    command += ["--run", study / "runs" / "none"]
-    code = (
-        "import os, subprocess, sys\n"
-        "follower = subprocess.Popen([*sys.argv[1:], '--parent', str(os.getpid())])\n"
-        "print(follower.pid, flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    line = [sys.executable, "-c", code, sys.executable, "-m", "acl_bert", *map(str, command)]
-    parent = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    follower = int(parent.stdout.readline())
-    uri = f"sqlite:///{study}/mlflow.db"
-    try:
-        wait_until(lambda: (study / "mlflow.db").is_file() and bool(runs_of(uri, study)))
-        os.kill(follower, signal.SIGTERM)
-    finally:
-        parent.kill()
-        parent.communicate()
-    wait_until(lambda: [run.info.status for run in runs_of(uri, study)] == ["FAILED"])
-
-
-def test_twelve_runs_that_start_at_once_share_a_store_that_was_not_there(tmp_path: Path) -> None:
-    study = tmp_path / "tiny"
-    config = write_study(tmp_path, study.name)
-    gone = subprocess.Popen(["true"])
-    gone.wait()
     followers = []
     for seed in range(1, 13):
         work = start_run(study, seed=seed, run_hash=f"{seed:064x}")
         command = [sys.executable, "-m", "acl_bert", "follow", "--config", config]
         command += ["--results", tmp_path, "--work", work, "--run", study / "runs" / "none"]
-        command += ["--parent", gone.pid]
+        command += ["--parent", training.pid]
         followers.append(subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True))
-    errors = "".join(follower.communicate()[1] for follower in followers)
+    uri = f"sqlite:///{study}/mlflow.db"
+    wait_until(lambda: (study / "mlflow.db").is_file() and len(runs_of(uri, study)) == 12, 300)
+    for follower in followers:
+        follower.terminate()
+    training.kill()
+    training.wait()
+    errors = "".join(follower.communicate(timeout=60)[1] for follower in followers)
     assert {follower.returncode for follower in followers} == {0}
     assert "not mirrored" not in errors
-    uri = f"sqlite:///{study}/mlflow.db"
     runs = {run.data.tags["seed"]: run for run in runs_of(uri, study)}
     assert sorted(map(int, runs)) == list(range(1, 13))
     for run in runs.values():
@@ -123,7 +101,7 @@ def test_twelve_runs_that_start_at_once_share_a_store_that_was_not_there(tmp_pat
     assert experiment.artifact_location == "mlflow-artifacts:/"
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////nowhere/mlflow.db"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db"])
 def test_a_store_that_cannot_be_reached_is_one_warning(
     uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -202,7 +202,7 @@ def test_a_student_leads_to_its_teacher(study: Path, sqlite: str) -> None:
         note,
     )
     assert found and found[1] == name
-    query = unquote(found[2].partition("?searchFilter=")[2])
+    query = unquote(found[2].partition("searchFilter=")[2])
     (linked,) = MlflowClient(sqlite).search_runs([student.info.experiment_id], query)
     assert linked.info.run_id == teacher
 

@@ -17,9 +17,16 @@ DEV_SCORE = "dev/score"
 """The task's selection metric on dev, a fraction: one column for tasks of different metrics."""
 
 IDENTITY = ("task", "encoder", "method", "seed")
+
+# What the page of the runs shows beside their names, as MLflow calls it, and how wide in pixels.
 COLUMNS = {
-    "tags": ("task", "method", "encoder", "seed", "kind"),
-    "metrics": (DEV_SCORE,),
+    "attributes.`Run Name`": 230,
+    "tags.`task`": 70,
+    "tags.`method`": 90,
+    "tags.`encoder`": 90,
+    "tags.`seed`": 60,
+    f"metrics.`{DEV_SCORE}`": 90,
+    "tags.`kind`": 80,
 }
 # A view that MLflow keeps with the experiment, for all who open a link that names it.
 _VIEW = "training-runs"
@@ -27,8 +34,11 @@ _VIEW = "training-runs"
 
 def experiment_tags() -> dict[str, str]:
     """The first makes MLflow open the training runs: it takes any other for a GenAI project."""
-    shown = [f"{kind}.`{name}`" for kind, names in COLUMNS.items() for name in names]
-    view = {"selectedColumns": shown}
+    view = {
+        "selectedColumns": list(COLUMNS),
+        "columnOrder": list(COLUMNS),
+        "columnWidths": COLUMNS,
+    }
     return {
         "mlflow.experimentKind": "custom_model_development",
         f"mlflow.sharedViewState.{_VIEW}": json.dumps(view),
@@ -37,7 +47,7 @@ def experiment_tags() -> dict[str, str]:
 
 def runs_page(base: str, experiment_id: str) -> str:
     """The address of an experiment's training runs under COLUMNS; `base`: that of the server."""
-    return f"{base}/#/experiments/{experiment_id}/runs?viewStateShareKey={_VIEW}"
+    return f"{base}/{_page(experiment_id)}&viewStateShareKey={_VIEW}"
 
 
 def identity_of(config: Mapping[str, Any]) -> dict[str, str]:
@@ -86,4 +96,8 @@ def describing_tags(
 def _found_by(experiment_id: str, tag: str, value: str) -> str:
     """The page of the runs that have the tag: it stays right when a run is mirrored anew."""
     query = quote(f"tags.`{tag}` = '{value}'")
-    return f"#/experiments/{experiment_id}/runs?searchFilter={query}"
+    return f"{_page(experiment_id)}&searchFilter={query}"
+
+
+def _page(experiment_id: str) -> str:
+    return f"#/experiments/{experiment_id}/runs?workflowType=machine_learning"
