@@ -84,6 +84,16 @@ def test_runs_left_running_by_a_kill_are_set_right(study: Path, sqlite: str) -> 
     assert all_of(sqlite, study) == before
 
 
+def test_what_else_mlflow_has_of_a_mirrored_run_is_deleted(study: Path, sqlite: str) -> None:
+    first = mirror(finish_run(study), sqlite, study)
+    client = MlflowClient(sqlite)
+    run = client.get_run(first)
+    tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.runName"}
+    client.create_run(run.info.experiment_id, tags=tags)
+    sync(study, sqlite)
+    assert [run.info.run_id for run in runs_of(sqlite, study)] == [first]
+
+
 def test_of_two_work_folders_of_a_run_the_later_begun_counts(study: Path, sqlite: str) -> None:
     for run_hash in "ba":
         start_run(study, run_hash=run_hash * 64)

@@ -101,7 +101,7 @@ def test_another_host_is_answered_by_its_names_only(
     assert "*" not in value["--allowed-hosts"]
     assert value["--cors-allowed-origins"].split(",") == [f"http://{host}" for host in hosts]
     told = capsys.readouterr().out
-    assert "http://node7.cluster:5001/#/experiments/" in told and "no password" in told
+    assert "http://node7:5001/#/experiments/" in told and "no password" in told
 
 
 needs_chromium = pytest.mark.skipif(

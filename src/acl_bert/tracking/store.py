@@ -133,6 +133,7 @@ def _create_experiment(uri: str, name: str) -> None:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
     experiment = client.get_experiment_by_name(name)
+    assert experiment is not None
     if experiment.lifecycle_stage != "active":
         client.restore_experiment(experiment.experiment_id)
     for tag, value in experiment_tags().items():

@@ -45,7 +45,7 @@ def serve(configured: str | None, study_folder: Path, host: str, port: int) -> N
 def _names(host: str) -> list[str]:
     """What a browser may call the machine that listens on `host`, a good one first."""
     own = socket.gethostname()
-    names = [socket.getfqdn(), own] if host == "0.0.0.0" else [host]
+    names = [own, socket.getfqdn()] if host == "0.0.0.0" else [host]
     with suppress(OSError):  # a name that the resolver does not know
-        names += socket.gethostbyname_ex(names[-1])[2]
+        names += socket.gethostbyname_ex(names[0])[2]
     return list(dict.fromkeys(names))
