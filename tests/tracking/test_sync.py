@@ -1,6 +1,5 @@
 """All of a study's files in MLflow again, whatever was missed."""
 
-import fcntl
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from mlflow.tracking import MlflowClient
 from mlflow_store import curve, everything, mirror, runs_of
 from run_folders import append, finish_run, history_line, start_run
 
-from acl_bert.run_files import tuning_path, tuning_run_path
+from acl_bert.lease import hold
+from acl_bert.run_files import lease_path, tuning_path, tuning_run_path
 from acl_bert.tracking.sync import sync
 
 
@@ -72,13 +72,18 @@ def test_runs_left_running_by_a_kill_are_set_right(study: Path, sqlite: str) -> 
     finish_run(study, seed=2, run_hash="b" * 64)
     superseded = mirror(start_run(study, seed=3, run_hash="c" * 64), sqlite, study)
     finish_run(study, seed=3, run_hash="d" * 64)
+    starting = mirror(start_run(study, seed=5, run_hash="f" * 64), sqlite, study)
+    shutil.rmtree(study / "work" / ("f" * 64))
     lost = mirror(start_run(study, seed=4, run_hash="e" * 64), sqlite, study)
     shutil.rmtree(study / "work" / ("e" * 64))
+    with hold(lease_path(study / "work" / ("f" * 64)), print):  # about to have its folder
+        sync(study, sqlite)
+        assert MlflowClient(sqlite).get_run(starting).info.status == "RUNNING"
     sync(study, sqlite)
     runs = {run.info.run_id: run.info.status for run in runs_of(sqlite, study)}
     assert (runs[ended], runs[published], runs[lost]) == ("FAILED", "FINISHED", "FAILED")
     assert len(curve(sqlite, ended, "step/loss")) == 4
-    assert superseded not in runs and len(runs) == 4
+    assert superseded not in runs and len(runs) == 5
     before = all_of(sqlite, study)
     sync(study, sqlite)
     assert all_of(sqlite, study) == before
@@ -108,8 +113,7 @@ def test_a_run_in_training_is_left_to_its_follower(study: Path, sqlite: str) -> 
     live = mirror(start_run(study, seed=1, steps=2), sqlite, study)
     append(study / "work" / ("a" * 64) / "history.csv", history_line(3))
     before = all_of(sqlite, study)
-    with (study / "work" / f"{'a' * 64}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold(lease_path(study / "work" / ("a" * 64)), print):
         done = sync(study, sqlite)
     assert (done.mirrored, done.failed, done.in_training) == (0, 0, 1)
     assert all_of(sqlite, study) == before

@@ -1,6 +1,5 @@
 """All of a study's files in MLflow, whatever was missed while they were written."""
 
-import fcntl
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +9,12 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from acl_bert.errors import InputError, first_line
+from acl_bert.lease import is_held
 from acl_bert.run_files import (
     CONFIG,
     RunFolder,
     find_runs,
+    lease_path,
     tuning_path,
     tuning_run_path,
     variant_of,
@@ -66,8 +67,8 @@ def sync(study_folder: Path, uri: str, tuning_seeds: Collection[int] = ()) -> Sy
 
 
 def _sync(study_folder: Path, experiment: Experiment, tuning_seeds: Collection[int]) -> Synced:
-    # Before MLflow is asked, so that none of these is taken for one that has ended.
-    training = set(_in_training(study_folder))
+    # Before MLflow is asked: what ends from here on is left to its follower.
+    work = [(files, is_held(lease_path(files.path))) for files in _work_folders(study_folder)]
     live: dict[Key, list[Run]] = defaultdict(list)
     variants = {}
     for run in experiment.runs():
@@ -91,13 +92,15 @@ def _sync(study_folder: Path, experiment: Experiment, tuning_seeds: Collection[i
     done = Synced()
     settled: set[Key] = set()  # what MLflow need not be asked about any more
     ended: dict[Key, RunFolder] = {}
-    for files in _work_folders(study_folder):
+    for files, in_training in work:
+        if not files.config_path.is_file():  # published meanwhile
+            continue
         try:
             key = key_of(files)
         except InputError as error:
             done.faults.append(str(error))
             continue
-        if files.path.name in training:
+        if in_training:
             done.in_training += 1
             settled.add(key)
         elif key not in ended or _begun(ended[key]) < _begun(files):
@@ -133,7 +136,8 @@ def _sync(study_folder: Path, experiment: Experiment, tuning_seeds: Collection[i
             done.faults.append(str(error))
     for key, runs in live.items():
         for run in runs if key not in settled else ():
-            if run.info.status == "RUNNING" and run.data.tags[RUN_HASH] not in training:
+            work_folder = work_path(study_folder, run.data.tags[RUN_HASH])
+            if run.info.status == "RUNNING" and not is_held(lease_path(work_folder)):
                 experiment.client.set_terminated(run.info.run_id, "FAILED")
                 done.failed += 1
     return done
@@ -150,15 +154,3 @@ def _work_folders(study_folder: Path) -> Iterator[RunFolder]:
 
 def _begun(files: RunFolder) -> float:
     return files.config_path.stat().st_mtime
-
-
-def _in_training(study_folder: Path) -> Iterator[str]:
-    """The hashes of the runs whose work folder a process has."""
-    for path in work_path(study_folder, "*").parent.glob("*.lock"):
-        try:
-            with path.open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield path.stem
-        except FileNotFoundError:  # just given back
-            continue
