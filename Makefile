@@ -5,6 +5,7 @@ VENV ?= .venv
 CONFIG ?= config/paper.yaml
 JOBS ?= all
 PROFILE ?= local
+HOST ?= 127.0.0.1
 PORT ?= 5000
 KILLS ?= 20
 # A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA). Another
@@ -24,11 +25,11 @@ GPU_SLOTS ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | wc -l)),1)
 LOCAL = $(if $(filter local,$(PROFILE)),--resources gpu=$(GPU_SLOTS))
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(LOCAL) $(SOURCE)
 
-.PHONY: help demo test plan calibrate reproduce resume ui report progress soak bench lint schema lock clean
+.PHONY: help demo test plan calibrate reproduce resume ui sync-tracking report progress soak bench lint schema lock clean
 
 help: ## this text
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores), GPU_SLOTS, PORT, HARDWARE, KILLS; at installation PYTHON, TORCH, TORCH_INDEX"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores), GPU_SLOTS, HOST, PORT, HARDWARE, KILLS; at installation PYTHON, TORCH, TORCH_INDEX"
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -63,7 +64,10 @@ reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: G
 	@$(BIN)/python -m acl_bert where --config "$(CONFIG)"
 
 ui: $(READY) ## MLflow's pages of CONFIG's study
-	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --port $(PORT)
+	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --host $(HOST) --port $(PORT)
+
+sync-tracking: $(READY) ## bring MLflow up to date with the files of CONFIG's study
+	$(BIN)/python -m acl_bert sync-tracking --config "$(CONFIG)"
 
 resume: $(READY) ## go on after a crash: CONFIG's study is unlocked, what was cut short made again
 	$(SNAKEMAKE) --configfile "$(CONFIG)" --unlock

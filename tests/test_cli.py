@@ -108,7 +108,7 @@ def test_help_names_every_verb() -> None:
         "plan",
         "calibrate",
         "init-tracking",
-        "mirror",
+        "sync-tracking",
         "follow",
         "where",
         "ui",

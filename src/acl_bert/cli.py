@@ -6,6 +6,7 @@ Every verb imports what it needs when it is called, so that help comes at once.
 import argparse
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -228,8 +229,10 @@ def _followed(args: argparse.Namespace, study: Any, work: Path, target: Path) ->
         follower.wait(timeout=60)
     except subprocess.TimeoutExpired:
         follower.kill()
-        remedy = f"python -m acl_bert mirror --config {args.config} --results {args.results}"
-        _report(f"MLflow has not taken the whole run; to complete it: {remedy}")
+        _report(
+            f"MLflow has not taken the whole run; to complete it: make sync-tracking "
+            f"CONFIG={args.config}"
+        )
 
 
 def choose_lambda(args: argparse.Namespace) -> None:
@@ -246,52 +249,51 @@ def choose_lambda(args: argparse.Namespace) -> None:
 
 def init_tracking(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.tracking.store import initialise
-
-    study = load_study(args.config)
-    uri = initialise(study.tracking.uri, args.results / study.name)
-    if args.marker:
-        write_text(args.marker, f"{uri}\n")
-
-
-def follow(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
-    from acl_bert.tracking.mirror import follow
-    from acl_bert.tracking.store import StoreError, connect, initialise, tracking_uri
+    from acl_bert.tracking.store import StoreError, initialise, not_mirrored, tracking_uri
 
     study = load_study(args.config)
     folder = args.results / study.name
     uri = tracking_uri(study.tracking.uri, folder)
     try:
-        connect(uri)
-    except StoreError:  # a run started by hand, before any workflow
-        initialise(study.tracking.uri, folder)
-    follow(args.work, args.run, uri, study.name, args.parent)
+        initialise(uri, folder)
+    except StoreError as error:  # files are the truth: the study goes on
+        print(f"warning: {not_mirrored(uri, error)}", file=sys.stderr)
+    if args.marker:
+        write_text(args.marker, f"{uri}\n")
 
 
-def mirror(args: argparse.Namespace) -> None:
-    from mlflow.exceptions import MlflowException
+def follow(args: argparse.Namespace) -> None:
+    # A scheduler warns all processes of a job; this one ends after the training, to see how it did.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
-    from acl_bert.run_files import find_runs, variant_of
     from acl_bert.settings.study import load_study
-    from acl_bert.tracking.mirror import mirror
-    from acl_bert.tracking.store import StoreError, initialise, not_mirrored
+    from acl_bert.tracking.follow import follow
+    from acl_bert.tracking.store import tracking_uri
 
     study = load_study(args.config)
     folder = args.results / study.name
-    uri = initialise(study.tracking.uri, folder)
-    faults = []
-    for run in (*find_runs(folder), *find_runs(folder, tuning=True)):
-        try:
-            mirror(run.path, uri, study.name, variant_of(run.path))
-        except (StoreError, MlflowException) as error:
-            raise InputError(not_mirrored(uri, error)) from None
-        except InputError as error:  # of this run; the others go on
-            faults.append(str(error))
-            continue
-        print(run.path)
-    if faults:
-        raise InputError("\n".join(faults))
+    uri = tracking_uri(study.tracking.uri, folder)
+    follow(args.work, args.run, uri, folder, args.parent)
+
+
+def sync_tracking(args: argparse.Namespace) -> None:
+    from acl_bert.settings.study import load_study
+    from acl_bert.tracking.store import StoreError, not_mirrored, tracking_uri
+    from acl_bert.tracking.sync import sync
+
+    study = load_study(args.config)
+    folder = args.results / study.name
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; run the study first")
+    uri = tracking_uri(study.tracking.uri, folder)
+    try:
+        done = sync(folder, uri, study.tuning.seeds if study.tuning.enabled else ())
+    except StoreError as error:
+        raise InputError(not_mirrored(uri, error)) from None
+    print(done)
+    if done.faults:
+        raise InputError("\n".join(done.faults))
 
 
 def ui(args: argparse.Namespace) -> None:
@@ -301,7 +303,7 @@ def ui(args: argparse.Namespace) -> None:
 
     study = load_study(args.config)
     try:
-        serve(study.tracking.uri, args.results / study.name, args.port)
+        serve(study.tracking.uri, args.results / study.name, args.host, args.port)
     except StoreError as error:
         raise InputError(f"{error}; run the study first") from None
 
@@ -517,7 +519,7 @@ def report(args: argparse.Namespace, found: Any = None) -> None:
 
 def _mirror_of(args: argparse.Namespace, study: Any) -> Any:
     from acl_bert.study.report.assemble import Mirror
-    from acl_bert.tracking.mirror import RUN_HASH
+    from acl_bert.tracking.browsing import RUN_HASH
 
     return Mirror(RUN_HASH, f"make ui CONFIG={args.config}") if study.tracking.enabled else None
 
@@ -671,15 +673,19 @@ def build_parser() -> argparse.ArgumentParser:
     verb(calibrate, "time steps of the study's encoders on this machine, for its plan")
     init = verb(init_tracking, "create the study's MLflow store")
     init.add_argument("--marker", type=Path, help="a file to write the store's URI to")
-    verb(mirror, "bring MLflow up to date with the study's finished runs")
+    verb(sync_tracking, "bring MLflow up to date with all of the study's files")
     follower = verb(follow, "mirror one run into MLflow while it trains")
     follower.add_argument("--work", type=Path, required=True, help="the run's work folder")
     follower.add_argument("--run", type=Path, required=True, help="where it will be published")
     follower.add_argument("--parent", type=int, required=True, help="process id of the training")
     verb(where, "say where a study's tables and figures are")
-    verb(ui, "serve MLflow's pages of the study").add_argument(
-        "--port", type=int, default=5000, help="on loopback (%(default)s)"
+    pages = verb(ui, "serve MLflow's pages of the study")
+    pages.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="the address to listen on, such as 0.0.0.0 (%(default)s)",
     )
+    pages.add_argument("--port", type=int, default=5000, help="(%(default)s)")
     serve = verb(
         predict, "label texts with a kept model, each at the first exit that is sure enough"
     )

@@ -1,18 +1,11 @@
 """Where a study's MLflow store is, and how it comes to be."""
 
-import subprocess
-import sys
+import logging
 from pathlib import Path
 
 import pytest
-from mlflow.tracking import MlflowClient
 
-from acl_bert.tracking.store import StoreError, connect, initialise, tracking_uri
-
-
-@pytest.fixture(autouse=True)
-def no_store_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+from acl_bert.tracking.store import StoreError, initialise, open_experiment, tracking_uri
 
 
 def test_the_environment_comes_before_the_config_and_sqlite_last(
@@ -24,34 +17,48 @@ def test_the_environment_comes_before_the_config_and_sqlite_last(
     assert tracking_uri("http://one:5000", tmp_path) == "http://two:5000"
 
 
-def test_two_processes_at_once_create_one_store(tmp_path: Path) -> None:
+def test_a_store_comes_whole_and_stays_as_it_is(sqlite: str, tmp_path: Path) -> None:
     study = tmp_path / "study"
-    code = (
-        "import sys; from pathlib import Path; from acl_bert.tracking.store import initialise; "
-        "initialise(None, Path(sys.argv[1]))"
-    )
-    command = [sys.executable, "-c", code, str(study)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    errors = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], errors
-    assert "not mirrored" not in "".join(errors)
-    uri = initialise(None, study)  # and again, on a store that is there
-    experiments = [e for e in MlflowClient(uri).search_experiments() if e.name == "study"]
-    assert len(experiments) == 1
-    assert experiments[0].artifact_location == (study / "mlartifacts").as_uri()
+    first = initialise(sqlite, study)
+    tags = first.client.get_experiment(first.id).tags
+    first.client.set_experiment_tag(first.id, "mine", "kept")
+    assert initialise(sqlite, study).id == first.id
+    found = first.client.get_experiment(first.id)
+    assert found.tags == tags | {"mine": "kept"}
+    assert found.tags["mlflow.experimentKind"] == "custom_model_development"
+    file = Path(sqlite.removeprefix("sqlite:///"))
+    assert list(file.parent.glob(f".{file.name}*")) == []  # nothing of what was made aside
 
 
-def test_a_store_that_cannot_be_had_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_an_experiment_that_was_deleted_is_restored(sqlite: str, tmp_path: Path) -> None:
+    study = tmp_path / "deleted"
+    first = initialise(sqlite, study)
+    first.client.delete_experiment(first.id)
+    assert initialise(sqlite, study).id == first.id
+    assert first.client.get_experiment(first.id).lifecycle_stage == "active"
+
+
+def test_artifacts_at_an_absolute_place_are_a_warning(
+    sqlite: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    uri = initialise("http://127.0.0.1:9", tmp_path / "study")
-    assert uri == "http://127.0.0.1:9"
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert "http://127.0.0.1:9" in record.message and "\n" not in record.message
+    study = tmp_path / "absolute"
+    client = initialise(sqlite, tmp_path / "other").client
+    client.create_experiment(study.name, (study / "mlartifacts").as_uri())
+    with caplog.at_level(logging.WARNING):
+        initialise(sqlite, study)
+    assert str(study) in caplog.text and "make sync-tracking" in caplog.text
 
 
-def test_connecting_never_creates_a_store(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as raised:
+        initialise("http://127.0.0.1:9", tmp_path / "study")
+    assert "\n" not in str(raised.value)
+
+
+def test_opening_never_creates_a_store(sqlite: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such store"):
-        connect(f"sqlite:///{tmp_path}/mlflow.db")
+        open_experiment(f"sqlite:///{tmp_path}/mlflow.db", tmp_path)
     assert list(tmp_path.iterdir()) == []
+    initialise(sqlite, tmp_path / "other")
+    with pytest.raises(StoreError, match="no experiment"):
+        open_experiment(sqlite, tmp_path)

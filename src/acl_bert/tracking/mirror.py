@@ -4,21 +4,19 @@ Files are the truth: where MLflow shows a training that the files no longer hold
 replaced.
 """
 
+import fcntl
 import json
-import logging
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlflow.entities import Metric, Param, Run, RunTag, ViewType
+from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.tracking import MlflowClient
 
-from acl_bert.errors import InputError
 from acl_bert.run_files import (
-    CONFIG,
     LOGITS,
     PREDICTIONS,
     PUBLISHED,
@@ -26,17 +24,19 @@ from acl_bert.run_files import (
     Row,
     RunFolder,
     Timings,
-    variant_of,
 )
-from acl_bert.tracking.store import StoreError, connect, not_mirrored
-
-# The mirror's own tags: whose files a run shows, and how many of their rows it has.
-RUN_HASH = "acl.run_hash"
-STEPS = "acl.mirrored_steps"
-EPOCH_ROWS = "acl.mirrored_epochs"
-STARTED = "acl.started"
-VARIANT = "acl.variant"
-TEACHER = "acl.teacher_hash"  # the run hash of the run that came first
+from acl_bert.tracking.browsing import (
+    DEV_SCORE,
+    EPOCH_ROWS,
+    RUN_HASH,
+    STARTED,
+    STEPS,
+    VARIANT,
+    describing_tags,
+    identity_of,
+    run_name,
+)
+from acl_bert.tracking.store import Experiment
 
 PARAMETER_LENGTH = 500
 BATCH = 1000  # metrics in one call, MLflow's limit
@@ -44,133 +44,92 @@ PARAMETERS = 100  # likewise
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
 
-
-def mirror(folder: Path, uri: str, experiment: str, variant: str | None = None) -> str:
+def mirror(
+    folder: Path,
+    experiment: Experiment,
+    variant: str | None = None,
+    training: bool = True,
+    known: Sequence[Run] | None = None,
+) -> str:
     """Bring MLflow up to date with a run's folder, finished or not; returns MLflow's run id.
 
     A run is found by its hash. Other live runs of its task, encoder, method, seed and `variant`
     (which λ of the grid it tries, if it does) are deleted: they are superseded. So is a run of the
-    same hash when the files are of a later training.
-    Raises StoreError (and whatever MLflow raises) when the store cannot be used.
+    same hash when the files are of a later training. A run without a result whose `training` has
+    ended is marked FAILED; resumed, it goes on. `known` are the live runs of that identity where
+    the caller has them already.
+    Raises InputError where the files are damaged, and whatever MLflow raises.
     """
-    client = connect(uri)
-    place = client.get_experiment_by_name(experiment)
-    if place is None:
-        raise StoreError(f"it has no experiment {experiment}; initialise it first")
     files = RunFolder(folder)
-    run = _find_or_create(client, place.experiment_id, files, variant)
-    if run.info.status == "FINISHED":
-        return str(run.info.run_id)
-    if run.info.status != "RUNNING":
-        client.update_run(run.info.run_id, status="RUNNING")  # resumed
-    _log_parameters(client, run, files.config())
-    _log_curves(client, run, files)
-    if files.finished:
-        _finish(client, run, files)
-    return str(run.info.run_id)
+    config = files.config()
+    with _alone(files):
+        if known is None:
+            known = list(experiment.runs(identity_of(config)))
+        run = _find_or_create(experiment, files, config, variant, known)
+        run_id, status = str(run.info.run_id), run.info.status
+        if status == "FINISHED":
+            return run_id
+        goes_on = training or files.finished
+        if goes_on and status != "RUNNING":
+            experiment.client.update_run(run_id, status="RUNNING")  # resumed
+        batch = _Batch(experiment.client, run_id)
+        _add_parameters(batch, run, config)
+        _add_curves(batch, run, files)
+        if files.finished:
+            end = _add_result(batch, files)
+            batch.send()
+            _keep_artifacts(experiment, run, files)
+            # Last, so that a mirror cut short is done again.
+            experiment.client.set_terminated(run_id, "FINISHED", end)
+            return run_id
+        batch.send()
+        if not goes_on and status != "FAILED":
+            experiment.client.set_terminated(run_id, "FAILED")
+    return run_id
 
 
-def follow(
-    work_folder: Path,
-    run_folder: Path,
-    uri: str,
-    experiment: str,
-    parent_pid: int,
-    interval: float = 5.0,
-) -> None:
-    """Mirror a run while it trains: until it is published, or the process that trains has ended.
+@contextmanager
+def _alone(files: RunFolder) -> Iterator[None]:
+    """Let processes that mirror one run do it in turn: each reads what the others have logged.
 
-    The run grows in `work_folder`, named by the run's hash, and moves to `run_folder`, where an
-    older run may lie until then: start this when `work_folder` is there. A run that ended without
-    a result is marked FAILED; resumed, it goes on. What goes wrong here is one warning and is tried
-    again while the training lasts; it never raises.
+    The lock is on a file that moves with the run from its work folder to its place.
     """
-    parent_is_alive = _watch(parent_pid)
-    warned = False
-    while True:
-        # Asked before the files are looked at: the last thing the training wrote is then seen.
-        training = parent_is_alive()
-        published = not work_folder.exists() and _is_result_of(run_folder, work_folder.name)
-        folder = run_folder if published else work_folder
-        try:
-            if (folder / CONFIG).is_file():
-                run_id = mirror(folder, uri, experiment, variant_of(run_folder))
-                if not training and not RunFolder(folder).finished:
-                    connect(uri).set_terminated(run_id, "FAILED")
-        except Exception as error:  # whatever it is, it must not reach the training
-            published_meanwhile = not published and not work_folder.exists()
-            if not warned and not published_meanwhile:
-                warned = True
-                logger.warning("%s", not_mirrored(uri, error))
-        if published or not training:
-            return
-        time.sleep(interval)
+    with files.config_path.open("rb") as lock:
+        with suppress(OSError):  # a file system without locks: a point may be there twice
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
-def _watch(pid: int) -> Callable[[], bool]:
-    """Whether a process still runs."""
-    if os.getppid() == pid:
-        # A child whose parent ends is given another: sure even where the number is used again.
-        return lambda: os.getppid() == pid
-
-    def exists() -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return True
-
-    return exists
-
-
-def _is_result_of(folder: Path, run_hash: str) -> bool:
-    try:
-        return RunFolder(folder).metrics()["run_hash"] == run_hash
-    except InputError:  # none yet, or just being replaced
-        return False
-
-
-def _search(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> list[Run]:
-    """Live runs that have these tags, the oldest first."""
-    query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
-    return list(
-        client.search_runs(
-            [experiment_id], query, ViewType.ACTIVE_ONLY, order_by=["attributes.start_time ASC"]
-        )
-    )
+def is_mirrored(run: Run, folder: RunFolder) -> bool:
+    """Whether the MLflow run shows this finished run, whole."""
+    return run.info.status == "FINISHED" and _is_mirror_of(run, folder)
 
 
 def _find_or_create(
-    client: MlflowClient, experiment_id: str, folder: RunFolder, variant: str | None
+    experiment: Experiment,
+    folder: RunFolder,
+    config: Mapping[str, Any],
+    variant: str | None,
+    known: Sequence[Run],
 ) -> Run:
-    config = folder.config()
-    identity = {
-        "task": config["task"],
-        "encoder": config["encoder"],
-        "method": config["method_id"],
-        "seed": str(config["seed"]),
-    }
     kept = None
-    for run in _search(client, experiment_id, identity):
+    for run in known:
         if run.data.tags.get(VARIANT) != variant:
             continue
         if kept is None and _is_mirror_of(run, folder):
             kept = run
         else:
-            client.delete_run(run.info.run_id)
+            experiment.client.delete_run(run.info.run_id)
     if kept is not None:
         return kept
+    identity = identity_of(config)
     tags = identity | {RUN_HASH: folder.run_hash} | _provenance(config)
+    tags |= describing_tags(config, variant, experiment.id)
     if variant:
         tags[VARIANT] = variant
-    parts = (identity["task"], identity["method"], identity["encoder"], variant)
-    name = " · ".join(part for part in (*parts, f"seed {identity['seed']}") if part)
     start = _milliseconds(folder.timings()["started"]) if folder.finished else _now()
-    return client.create_run(experiment_id, start, tags, name)
+    return experiment.client.create_run(experiment.id, start, tags, run_name(identity, variant))
 
 
 def _now() -> int:
@@ -223,17 +182,48 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _log_parameters(client: MlflowClient, run: Run, config: Mapping[str, Any]) -> None:
+class _Batch:
+    """Collects what a run is given into as few calls as MLflow takes: each costs some commits."""
+
+    def __init__(self, client: MlflowClient, run_id: str) -> None:
+        self._client, self._run_id = client, run_id
+        self._metrics: list[Metric] = []
+        self._params: list[Param] = []
+        self._tags: list[RunTag] = []
+
+    def add(
+        self,
+        metrics: Sequence[Metric] = (),
+        params: Sequence[Param] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """What is added together goes in one call; it must fit into one."""
+        tags = tags or {}
+        size = len(self._metrics) + len(metrics) + len(self._tags) + len(tags)
+        crowded = max(len(self._params) + len(params), len(self._tags) + len(tags)) > PARAMETERS
+        if crowded or size + len(self._params) + len(params) > BATCH:
+            self.send()
+        self._metrics += metrics
+        self._params += params
+        self._tags += [RunTag(name, value) for name, value in tags.items()]
+
+    def send(self) -> None:
+        if self._metrics or self._params or self._tags:
+            self._client.log_batch(self._run_id, self._metrics, self._params, self._tags)
+        self._metrics, self._params, self._tags = [], [], []
+
+
+def _add_parameters(batch: _Batch, run: Run, config: Mapping[str, Any]) -> None:
     # MLflow refuses to change a parameter; those of one hash are the same, so add what is missing.
     config = {name: value for name, value in config.items() if name != "identity"}
     missing = [
         Param(name, text) for name, text in flatten(config).items() if name not in run.data.params
     ]
     for some in _chunks(missing, PARAMETERS):
-        client.log_batch(run.info.run_id, params=some)
+        batch.add(params=some)
 
 
-def _log_curves(client: MlflowClient, run: Run, folder: RunFolder) -> None:
+def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> None:
     now = _end(folder.timings()) if folder.finished else _now()
     for tag, prefix, read in (
         (STEPS, "step", folder.history),
@@ -245,7 +235,7 @@ def _log_curves(client: MlflowClient, run: Run, folder: RunFolder) -> None:
             # Points and the count of rows they came from go in one call.
             done += len(some)
             points = [point for row in some for point in _points(row, prefix, now)]
-            client.log_batch(run.info.run_id, metrics=points, tags=[RunTag(tag, str(done))])
+            batch.add(points, tags={tag: str(done)})
 
 
 def _points(row: Row, prefix: str, now: int) -> Iterable[Metric]:
@@ -255,13 +245,14 @@ def _points(row: Row, prefix: str, now: int) -> Iterable[Metric]:
             yield Metric(f"{prefix}/{name}", value, now, step)
 
 
-def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
-    """Final numbers and artifacts; the status last, so that a mirror cut short is done again."""
-    run_id = run.info.run_id
+def _add_result(batch: _Batch, folder: RunFolder) -> int:
+    """The final numbers; returns when the run ended, in milliseconds."""
     metrics, timings = folder.metrics(), folder.timings()
     finals = {f"dev/{name}": value for name, value in metrics["metrics"].items()}
     selection = metrics["selection"]
     finals[f"selection/{selection['metric']}"] = selection["value"]
+    if selection["metric"] in metrics["metrics"]:
+        finals[DEV_SCORE] = metrics["metrics"][selection["metric"]]
     finals["selection/epoch"] = selection["epoch"]
     finals |= {f"seconds/{phase}": value for phase, value in timings["seconds"].items()}
     finals["tokens_per_second"] = timings["tokens_per_second"]
@@ -271,8 +262,6 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
     tags = _provenance(
         {"commit": timings["commit"], "data_fingerprint": metrics["data"]["fingerprint"]}
     ) | {STARTED: timings["started"], "degenerate": str(metrics["degenerate"]).lower()}
-    if teacher := metrics.get("teacher"):
-        tags[TEACHER] = teacher
     end = _end(timings)  # not the time of this call: done twice, it is the same point
     points = [Metric(name, value, end, 0) for name, value in finals.items()]
     if len(metrics["exits"]) > 1:  # a curve over layers, which MLflow draws as one over steps
@@ -281,13 +270,12 @@ def _finish(client: MlflowClient, run: Run, folder: RunFolder) -> None:
             for layer, scores in metrics["exits"].items()
             for name, value in scores.items()
         ]
-    client.log_batch(
-        run_id,
-        metrics=points,
-        tags=[RunTag(name, value) for name, value in tags.items()],
-    )
+    batch.add(points, tags=tags)
+    return end
+
+
+def _keep_artifacts(experiment: Experiment, run: Run, folder: RunFolder) -> None:
+    scored = bool(folder.metrics()["metrics"])  # a run that tries a λ never saw dev
     for name in PUBLISHED:  # not the model: no second copy of it
-        # A run that tries a λ never saw dev.
-        if name not in (PREDICTIONS, LOGITS, REPRESENTATIONS) or metrics["metrics"]:
-            client.log_artifact(run_id, str(folder.path / name))
-    client.set_terminated(run_id, "FINISHED", end)
+        if scored or name not in (PREDICTIONS, LOGITS, REPRESENTATIONS):
+            experiment.keep_artifact(run, folder.path / name)

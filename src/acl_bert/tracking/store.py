@@ -3,17 +3,26 @@
 import fcntl
 import logging
 import os
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from mlflow.entities import Run, ViewType
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+
+from acl_bert.errors import first_line
+from acl_bert.files import atomic_file
+from acl_bert.tracking.browsing import experiment_tags
 
 STORE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 SQLITE = "sqlite:///"
-
-# Opens the experiment's page on its training runs: MLflow takes any other for a GenAI project.
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+# Where a run's artifacts are, for MLflow: below what its server serves, wherever that lies. A
+# study can so be moved, or be seen under other paths from other machines.
+SERVED = "mlflow-artifacts:/"
 
 logger = logging.getLogger(__name__)
 
@@ -22,63 +31,134 @@ class StoreError(Exception):
     """The store cannot be used now. Nothing depends on it: report it and go on."""
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """A study's experiment in a store that is there; `artifacts` is None where a server has them.
+
+    Methods raise MlflowException where the store fails.
+    """
+
+    client: MlflowClient
+    id: str
+    artifacts: Path | None
+
+    def runs(self, tags: Mapping[str, str] | None = None) -> Iterator[Run]:
+        """Live runs that have these tags, or all; the oldest first."""
+        query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in (tags or {}).items())
+        page = None
+        while True:
+            found = self.client.search_runs(
+                [self.id],
+                query,
+                ViewType.ACTIVE_ONLY,
+                order_by=["attributes.start_time ASC"],
+                page_token=page,
+            )
+            yield from found
+            page = found.token
+            if not page:
+                return
+
+    def keep_artifact(self, run: Run, path: Path) -> None:
+        """Copy a file to where the run's artifacts are."""
+        location = run.info.artifact_uri
+        if self.artifacts is None or not location.startswith(SERVED):
+            self.client.log_artifact(run.info.run_id, str(path))
+            return
+        folder = self.artifacts / location.removeprefix(SERVED)
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / path.name)
+
+
 def tracking_uri(configured: str | None, study_folder: Path) -> str:
     """`MLFLOW_TRACKING_URI`, else the configured store, else SQLite in the study's folder."""
     default = f"{SQLITE}{study_folder.resolve() / STORE}"
     return os.environ.get("MLFLOW_TRACKING_URI") or configured or default
 
 
-def connect(uri: str) -> MlflowClient:
-    """A client of a store that is there. Raises StoreError where a SQLite file is not.
+def is_server(uri: str) -> bool:
+    """Whether a store is reached by HTTP: it then has a place of its own for artifacts."""
+    return uri.startswith("http")
+
+
+def open_experiment(uri: str, study_folder: Path) -> Experiment:
+    """The study's experiment, named like its folder. Raises StoreError where it is not there.
 
     Opening an absent SQLite store would create it, and two processes that do so at once leave it
     unreadable: only `initialise` may.
     """
     _be_quick_and_quiet()
-    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE).split("?")[0]).is_file():
+    if uri.startswith(SQLITE) and not _sqlite_file(uri).is_file():
         raise StoreError(f"{uri}: no such store; initialise it first")
-    return MlflowClient(tracking_uri=uri)
+    client = MlflowClient(tracking_uri=uri)
+    found = client.get_experiment_by_name(study_folder.name)
+    if found is None:
+        raise StoreError(f"it has no experiment {study_folder.name}; initialise it first")
+    artifacts = None if is_server(uri) else study_folder / ARTIFACTS
+    return Experiment(client, found.experiment_id, artifacts)
 
 
-def initialise(configured: str | None, study_folder: Path) -> str:
-    """Create the study's store and experiment where they are not there yet; returns its URI.
+def initialise(uri: str, study_folder: Path) -> Experiment:
+    """Create the study's store and experiment where they are not there yet, and open them.
 
     The experiment is named like the study's folder. Its artifacts lie in the study's folder too,
     unless the store is a server, which has a place of its own. Processes that call this at once on
-    one machine wait for each other. A store that cannot be used is a warning: files are the truth.
+    one machine wait for each other. Raises StoreError where the store cannot be used.
     """
-    uri = tracking_uri(configured, study_folder)
     _be_quick_and_quiet()
     study_folder.mkdir(parents=True, exist_ok=True)
-    artifacts = None if uri.startswith("http") else (study_folder / ARTIFACTS).resolve().as_uri()
     try:
         with (study_folder / f".{STORE}.lock").open("w") as lock:
             with suppress(OSError):  # a file system without locks: the workflow calls this once
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            client = MlflowClient(tracking_uri=uri)
-            experiment = client.get_experiment_by_name(study_folder.name)
-            if experiment is None:
-                client.create_experiment(study_folder.name, artifacts, EXPERIMENT_TAGS)
-            elif experiment.lifecycle_stage != "active":
-                client.restore_experiment(experiment.experiment_id)
+            file = _sqlite_file(uri) if uri.startswith(SQLITE) else None
+            if file and not file.exists():
+                # Aside, so that nobody opens a store whose tables are still being made.
+                with atomic_file(file) as aside:
+                    _create_experiment(f"{SQLITE}{aside}", study_folder.name)
+            _create_experiment(uri, study_folder.name)
     except Exception as error:  # MLflow, its database and its HTTP client each raise their own
-        logger.warning("%s", not_mirrored(uri, error))
-        return uri
-    if experiment and artifacts and experiment.artifact_location != artifacts:
+        raise StoreError(first_line(error)) from error
+    return open_experiment(uri, study_folder)
+
+
+def _create_experiment(uri: str, name: str) -> None:
+    """Make the experiment where it is not there, and give it what its page opens with."""
+    client = MlflowClient(tracking_uri=uri)
+    location = None if is_server(uri) else SERVED
+    if client.get_experiment_by_name(name) is None:
+        try:
+            client.create_experiment(name, location, experiment_tags())
+        except MlflowException as error:  # another machine was first
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+    experiment = client.get_experiment_by_name(name)
+    assert experiment is not None
+    if experiment.lifecycle_stage != "active":
+        client.restore_experiment(experiment.experiment_id)
+    for tag, value in experiment_tags().items():
+        if experiment.tags.get(tag) != value:
+            client.set_experiment_tag(experiment.experiment_id, tag, value)
+    if location and experiment.artifact_location != location:
         logger.warning(
-            "MLflow keeps the artifacts of %s in %s: the study was moved. To mend it, remove %s "
-            "and mirror the runs again",
-            study_folder.name,
+            "MLflow keeps the artifacts of %s in %s, and does not find them once the study is "
+            "moved. To mend it, remove %s and run make sync-tracking",
+            name,
             experiment.artifact_location,
             uri.removeprefix(SQLITE),
         )
-    return uri
+
+
+def _sqlite_file(uri: str) -> Path:
+    return Path(uri.removeprefix(SQLITE).split("?")[0])
 
 
 def not_mirrored(uri: str, error: Exception) -> str:
     """One line about what kept a run out of MLflow."""
-    reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-    return f"not mirrored to MLflow at {uri}: {reason}; the results are in the study's folder"
+    return (
+        f"not mirrored to MLflow at {uri}: {first_line(error)}; the results are in the study's "
+        "folder, and make sync-tracking mirrors them later"
+    )
 
 
 def _be_quick_and_quiet() -> None:
