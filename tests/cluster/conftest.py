@@ -1,5 +1,6 @@
 """A pretend cluster for as long as a module's tests, and a study that is sent to it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from cluster.submission import Project
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    if reason := why_not():
+    # In CI .ci/run has installed what there is to install.
+    if (reason := why_not()) and not (os.environ.get("CI") and os.geteuid() == 0):
         pytest.skip(reason)
     cluster = Cluster()
     try:

@@ -61,6 +61,13 @@ class Project:
         self._before = {job.number for job in finished_jobs()}
         self._process: subprocess.Popen[bytes] | None = None
 
+    def set_profile(self, old: str, new: str) -> None:
+        """Change the checkout's profile."""
+        path = self.folder / "workflow/profiles/slurm/config.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
     def submit(
         self, study: dict[str, Any], *arguments: str, environment: dict[str, str] | None = None
     ) -> None:
@@ -109,6 +116,9 @@ class Project:
         wait_for("a run trains", lambda: bool(self._histories()), 300)
         (number,) = run("squeue", "-ho", "%i", "--states=RUNNING").split()
         return int(number)
+
+    def node_of(self, job: int) -> str:
+        return run("squeue", "-ho", "%N", "-j", str(job)).strip()
 
     def _histories(self) -> list[Path]:
         files = self.results.glob("work/*/history.csv")
