@@ -21,7 +21,7 @@ ifneq ($(GLUE_DIR),)
 SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
 # How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
-GPU_SLOTS ?= $(or $(shell nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l),1)
+GPU_SLOTS ?= $(or $(filter-out 0,$(shell nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l)),1)
 # The limits of this machine, cores and slots; or of a cluster, jobs in its queue. Where none is
 # given, those of the profile.
 ifeq ($(PROFILE),local)

@@ -34,8 +34,9 @@ from acl_bert.study.layout import layout_of
 from acl_bert.study.plan.disk import check_room
 from acl_bert.study.plan.dry_run import runs_of
 from acl_bert.study.plan.hours import Slots
+from acl_bert.study.plan.sizes import official_rows
 from acl_bert.study.submission import submitted_tasks
-from acl_bert.tasks.prepare import determinants
+from acl_bert.tasks.prepare import determinants, rows_of_splits
 
 try:
     for path in workflow.configfiles:
@@ -180,14 +181,10 @@ def run_settings(wildcards):
 
 
 def train_rows(task):
-    """The rows of a task's train split, as far as the config tells; None for files of one's own."""
+    """The rows that a task is trained on, as far as the config tells; None for one's own files."""
     spec = STUDY.task_spec(task)
-    if STUDY.source.kind == "generator":
-        rows = spec.generate.train
-    else:
-        rows = spec.rows.get("train") if STUDY.source.kind in ("hub", "glue") else None
-    known = [number for number in (rows, spec.limit.train) if number]
-    return min(known) if known else None
+    given = official_rows(STUDY, spec)
+    return given and rows_of_splits(spec, STUDY.selection, given)["train"]
 
 
 @cache
