@@ -3,14 +3,15 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 CONFIG ?= config/paper.yaml
-JOBS ?= all
 PROFILE ?= local
+JOBS ?=
 HOST ?= 127.0.0.1
 PORT ?= 5000
 KILLS ?= 20
-# A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA). Another
-# one, such as TORCH=cu128 or TORCH=rocm6.4, comes from PyTorch's own index.
-TORCH ?= $(if $(shell command -v nvidia-smi),default,cpu)
+# A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA), as for a
+# cluster, whose submitting host need not have one. Another one, such as TORCH=cu128 or
+# TORCH=rocm6.4, comes from PyTorch's own index.
+TORCH ?= $(if $(filter-out local,$(PROFILE))$(shell command -v nvidia-smi),default,cpu)
 TORCH_INDEX ?= https://download.pytorch.org/whl/$(TORCH)
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' requirements.lock)
 
@@ -20,16 +21,23 @@ READY := $(VENV)/.ready
 ifneq ($(GLUE_DIR),)
 SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
-# How many jobs that use a GPU run on this machine at a time: one a GPU, where nothing else is said.
+# How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
 GPU_SLOTS ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | wc -l)),1)
-LOCAL = $(if $(filter local,$(PROFILE)),--resources gpu=$(GPU_SLOTS))
-SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) --cores $(JOBS) $(LOCAL) $(SOURCE)
+# The limits of this machine, cores and slots; or of a cluster, jobs in its queue. Where none is
+# given, those of the profile.
+ifeq ($(PROFILE),local)
+LIMITS = $(if $(JOBS),--cores $(JOBS)) --resources gpu=$(GPU_SLOTS)
+PLANNED = $(if $(JOBS),--cores $(JOBS)) --gpus $(GPU_SLOTS)
+else
+LIMITS = $(if $(JOBS),--jobs $(JOBS))
+endif
+SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) $(LIMITS) $(SOURCE)
 
-.PHONY: help demo test plan calibrate reproduce resume ui sync-tracking report progress soak bench lint schema lock clean
+.PHONY: help demo test test-cluster plan calibrate reproduce resume ui sync-tracking report progress soak bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores), GPU_SLOTS, HOST, PORT, HARDWARE, KILLS; at installation PYTHON, TORCH, TORCH_INDEX"
+	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores; jobs queued), GPU_SLOTS, HOST, PORT, HARDWARE, KILLS; at installation PYTHON, TORCH, TORCH_INDEX"
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -51,10 +59,13 @@ demo: $(READY) ## the whole pipeline on generated tasks, in some minutes
 test: $(READY) ## the tests
 	$(BIN)/python -m pytest
 
+test-cluster: $(READY) ## what a SLURM cluster does to a study, on a pretend one: root, some ten minutes
+	$(BIN)/python -m pytest tests/cluster -m "long or not long"
+
 plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
 	@set -o pipefail; $(SNAKEMAKE) --configfile "$(CONFIG)" --dry-run 2>&1 | \
 	  $(BIN)/python -m acl_bert plan --config "$(CONFIG)" --dry-run - \
-	  --profile workflow/profiles/$(PROFILE) --cores $(JOBS) --gpus $(GPU_SLOTS) $(if $(HARDWARE),--hardware $(HARDWARE))
+	  --profile workflow/profiles/$(PROFILE) $(PLANNED) $(if $(HARDWARE),--hardware $(HARDWARE))
 
 calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
 	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"

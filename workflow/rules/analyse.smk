@@ -50,7 +50,6 @@ rule sweep:
         f"{STUDY_DIR}/logs/sweep.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/sweep.tsv"
-    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -99,7 +98,6 @@ rule clusters:
         f"{STUDY_DIR}/logs/clusters.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/clusters.tsv"
-    localrule: True
     conda:
         "../../environment.yml"
     params:

@@ -1,10 +1,12 @@
 # What every stage needs: the checked study, the names in paths, and the parameters of a job.
 import json
+import math
 import os
 import re
 import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -32,8 +34,9 @@ from acl_bert.study.layout import layout_of
 from acl_bert.study.plan.disk import check_room
 from acl_bert.study.plan.dry_run import runs_of
 from acl_bert.study.plan.hours import Slots
+from acl_bert.study.plan.sizes import official_rows
 from acl_bert.study.submission import submitted_tasks
-from acl_bert.tasks.prepare import determinants
+from acl_bert.tasks.prepare import determinants, rows_of_splits
 
 try:
     for path in workflow.configfiles:
@@ -88,8 +91,18 @@ REPORT_CATEGORIES = {
 # The MLflow store is created before any run: several processes that open an absent SQLite store
 # at once would ruin it.
 TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []
-# Runs share one GPU one after the other; without a GPU only the cores bound them.
+# Runs share one GPU one after the other; without a GPU only the cores bound them. On a cluster,
+# whose submitting host need not have one, its profile says what a run gets.
 GPU = 1 if STUDY.training.device != "cpu" and shutil.which("nvidia-smi") else 0
+# What a run asks of a cluster. Steps of a base encoder, 32 items each, take a modern GPU a third of
+# this time; and a run that is cut off goes on from its checkpoint with more time.
+START_MINUTES = 5
+STEPS_PER_MINUTE = 200
+UNKNOWN_MINUTES = 240
+# Runs of less are submitted together.
+SHORT_MINUTES = 20
+# Jobs need no network: whatever comes from it, `prepare` and `tokenise` have fetched.
+OFFLINE = "HF_HUB_OFFLINE=1 "
 
 
 def one_of(names):
@@ -165,6 +178,44 @@ def run_settings(wildcards):
         wildcards.task, wildcards.encoder, wildcards.method, int(wildcards.seed), weight
     )
     return json.dumps(settings.determinants())
+
+
+def train_rows(task):
+    """The rows that a task is trained on, as far as the config tells; None for one's own files."""
+    spec = STUDY.task_spec(task)
+    given = official_rows(STUDY, spec)
+    return given and rows_of_splits(spec, STUDY.selection, given)["train"]
+
+
+@cache
+def minutes(task, method):
+    """For how long a run of a method may last, generously."""
+    rows = train_rows(task)
+    if rows is None:
+        return UNKNOWN_MINUTES
+    training = STUDY.training_of(task, method)
+    epochs = training.epochs * STUDY.method_row(method).epochs_factor
+    steps = epochs * math.ceil(rows / training.batch_size)
+    return START_MINUTES + math.ceil(steps / STEPS_PER_MINUTE)
+
+
+def run_minutes(wildcards, attempt):
+    """A run's time limit: longer at each attempt."""
+    return attempt * minutes(wildcards.task, wildcards.method)
+
+
+def short_runs(wildcards):
+    """The group of a short run: those of its task, encoder and method. A long run has none.
+
+    None of these waits for another, and all wait for the same. `--group-components short=N` says
+    how many are submitted together; it takes a group's pattern, and this function is one.
+    """
+    if minutes(wildcards.task, wildcards.method) >= SHORT_MINUTES:
+        return None
+    stage = "tuning" if "weight" in wildcards.keys() else "runs"
+    group = "_".join((stage, wildcards.task, wildcards.encoder, wildcards.method))
+    workflow.parent_groupids[group] = "short"
+    return group
 
 
 def chosen_lambda(wildcards):

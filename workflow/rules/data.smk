@@ -15,6 +15,7 @@ rule prepare:
     benchmark:
         f"{STUDY_DIR}/benchmarks/prepare/{{task}}.tsv"
     priority: 2
+    localrule: True
     conda:
         "../../environment.yml"
     params:
@@ -38,6 +39,7 @@ rule tokenise:
     benchmark:
         f"{STUDY_DIR}/benchmarks/tokenise/{{task}}.{{encoder}}.tsv"
     priority: 1
+    localrule: True
     conda:
         "../../environment.yml"
     params:

@@ -47,16 +47,19 @@ rule finetune:
         f"{STUDY_DIR}/logs/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
+    group:
+        short_runs
     conda:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
         gpu=GPU,
+        runtime=run_minutes,
     params:
         config=STUDY_FILE,
         settings=run_settings,
     shell:
-        "python -m acl_bert finetune"
+        f"{OFFLINE}python -m acl_bert finetune"
         " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
@@ -96,15 +99,18 @@ rule teacher_outputs:
         method=one_of({method for method, _ in TEACHERS}),
         encoder=one_of({encoder for _, encoder in TEACHERS}),
     priority: 1
+    group:
+        short_runs
     conda:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
         gpu=GPU,
+        runtime=run_minutes,
     params:
         config=STUDY_FILE,
     shell:
-        "python -m acl_bert teacher-outputs"
+        f"{OFFLINE}python -m acl_bert teacher-outputs"
         " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
@@ -125,16 +131,19 @@ rule tuning_run:
         f"{STUDY_DIR}/logs/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.log",
     benchmark:
         f"{STUDY_DIR}/benchmarks/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.tsv"
+    group:
+        short_runs
     conda:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
         gpu=GPU,
+        runtime=run_minutes,
     params:
         config=STUDY_FILE,
         settings=run_settings,
     shell:
-        "python -m acl_bert finetune"
+        f"{OFFLINE}python -m acl_bert finetune"
         " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"

@@ -131,7 +131,7 @@ def task_size(study: Study, task: str, folder: Path) -> TaskSize:
     spec = study.task_spec(task)
     length: float | None = costs()["tokens"].get(task)
     counted, prepared = True, data_path(folder, task)
-    if official := _official_rows(study, spec):
+    if official := official_rows(study, spec):
         given = official
     elif (prepared / TASK).is_file():
         splits = read_task(prepared)["splits"]
@@ -158,7 +158,7 @@ def task_size(study: Study, task: str, folder: Path) -> TaskSize:
     )
 
 
-def _official_rows(study: Study, spec: TaskSpec) -> dict[str, int] | None:
+def official_rows(study: Study, spec: TaskSpec) -> dict[str, int] | None:
     """The source's rows by split, where reading must find so many."""
     source = study.source
     names = splits_of(spec, source)

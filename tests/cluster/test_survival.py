@@ -1,0 +1,58 @@
+"""What a cluster does to jobs: the study completes, and a run's files are of one training."""
+
+from typing import Any
+
+import pytest
+
+from cluster.pretend import Cluster, run, wait_for
+from cluster.submission import SMALL, Project
+
+pytestmark = pytest.mark.long
+
+# One run, long enough to do something to it.
+ONE: dict[str, Any] = SMALL | {
+    "tasks": {"acceptability": {"limit": {"train": 448, "dev": 64}}},
+    "methods": {"ce": {}},
+    "seeds": [1],
+    "training": {"epochs": 15, "max_length": 16},
+}
+TARGET = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
+
+
+def states(project: Project) -> list[str]:
+    return [job.state for job in project.finished()]
+
+
+def completes(project: Project) -> None:
+    assert project.wait() == 0, project.said()
+    assert states(project)[-1] == "COMPLETED"
+    project.check_runs()
+
+
+def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> None:
+    project.set_profile("--signal=TERM@120", "--signal=TERM@30")
+    longer = {"training": ONE["training"] | {"epochs": 100}}
+    project.submit(ONE | longer, TARGET, "--set-resources", "finetune:runtime=2*attempt**2")
+    completes(project)
+    jobs = project.finished()
+    assert [job.minutes for job in jobs] == [2, 8, 18][: len(jobs)]
+    assert {job.state for job in jobs[:-1]} <= {"TIMEOUT", "FAILED"} and len(jobs) > 1
+
+
+def test_a_cancelled_job_is_submitted_again(project: Project) -> None:
+    project.submit(ONE, TARGET)
+    run("scancel", str(project.training()))
+    completes(project)
+    assert states(project) == ["CANCELLED", "COMPLETED"]
+
+
+def test_a_dead_node_s_job_is_done_by_another(cluster: Cluster, project: Project) -> None:
+    project.submit(ONE, TARGET)
+    node = project.node_of(project.training())
+    cluster.kill_node(node)
+    try:
+        completes(project)
+        assert states(project) == ["NODE_FAIL", "COMPLETED"]
+        assert project.finished()[-1].nodes != node
+    finally:
+        cluster.start_node(node)
