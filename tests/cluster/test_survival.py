@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-
-from cluster.pretend import Cluster, run, wait_for
+from cluster.pretend import Cluster, run
 from cluster.submission import SMALL, Project
 
 pytestmark = pytest.mark.long

@@ -105,7 +105,7 @@ def test_another_host_is_answered_by_its_names_only(
 
 
 needs_chromium = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
+    not (CHROMIUM and DRIVER), reason="Debian packages: needs chromium and chromium-driver"
 )
 
 
