@@ -30,7 +30,7 @@ QUICK = (
     "--latency-wait", "10",
     "--slurm-init-seconds-before-status-checks", "3",
 )  # fmt: skip
-SECONDS_TO_END = 900
+SECONDS_TO_END = 1800
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What a cluster does to jobs: the study completes, and a run's files are of one training."""
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -30,12 +31,16 @@ def completes(project: Project) -> None:
 
 def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> None:
     project.set_profile("--signal=TERM@120", "--signal=TERM@30")
-    longer = {"training": ONE["training"] | {"epochs": 100}}
-    project.submit(ONE | longer, TARGET, "--set-resources", "finetune:runtime=2*attempt**2")
+    project.set_profile("    gpu: 1\n", "    gpu: 1\n    runtime: 2 * attempt**2\n")
+    project.submit(ONE | {"training": ONE["training"] | {"epochs": 60}}, TARGET)
     completes(project)
     jobs = project.finished()
     assert [job.minutes for job in jobs] == [2, 8, 18][: len(jobs)]
     assert {job.state for job in jobs[:-1]} <= {"TIMEOUT", "FAILED"} and len(jobs) > 1
+    said = project.said()
+    assert "stopped by SIGTERM" in said and "goes on after update" in said
+    # The warning reaches the training, and ends none of the processes above it.
+    assert "Force Terminated" not in said
 
 
 def test_a_cancelled_job_is_submitted_again(project: Project) -> None:
@@ -55,3 +60,28 @@ def test_a_dead_node_s_job_is_done_by_another(cluster: Cluster, project: Project
         assert project.finished()[-1].nodes != node
     finally:
         cluster.start_node(node)
+
+
+def test_a_node_cut_off_goes_on_and_two_never_write_one_run(
+    cluster: Cluster, project: Project
+) -> None:
+    project.submit(ONE, TARGET)
+    node = project.node_of(project.training())
+    cluster.kill_node(node, processes=False)
+    try:
+        completes(project)
+        assert states(project) == ["NODE_FAIL", "COMPLETED"]
+        # The second job waited for the first, which SLURM could not stop.
+        assert "waiting until it has ended" in project.said()
+    finally:
+        cluster.kill_node(node)
+        cluster.start_node(node)
+
+
+def test_slurm_repeats_no_job_by_itself(project: Project) -> None:
+    project.submit(ONE, TARGET)
+    job = project.training()
+    refused = subprocess.run(["scontrol", "requeue", str(job)], capture_output=True, text=True)
+    assert refused.returncode != 0 and "disabled" in refused.stderr
+    completes(project)
+    assert states(project) == ["COMPLETED"]
