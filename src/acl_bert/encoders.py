@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from acl_bert.errors import InputError
+from acl_bert.errors import InputError, first_line
 from acl_bert.files import canonical_hash, content_hash, read_json
 
 PACKAGE = "package:"
@@ -69,6 +69,26 @@ def encoder_fingerprint(path: str, revision: str | None) -> str:
     if not resolved.is_dir():
         return canonical_hash([path, revision])
     return content_hash([resolved / CONFIG, resolved / WEIGHTS, *_vocabularies(resolved)])
+
+
+def fetch_encoder(path: str, revision: str | None) -> None:
+    """Have all of an encoder here: from then on it loads without network.
+
+    Raises InputError where the hub has no such encoder, or cannot be reached.
+    """
+    if Path(resolve_path(path)).is_dir():
+        return
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.txt", "*.model", WEIGHTS]
+    try:
+        snapshot_download(path, revision=revision, allow_patterns=wanted)
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise InputError(
+            f"encoder {path!r}: cannot be fetched ({first_line(error)}); check its id and "
+            "revision, and the network"
+        ) from error
 
 
 def file_at_hand(path: str, revision: str | None, name: str) -> Path | None:
