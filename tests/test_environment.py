@@ -103,3 +103,10 @@ def test_conda_has_a_python_that_the_project_takes() -> None:
     assert project()["requires-python"] == f">={python}"
     assert conda()["channels"] == ["conda-forge", "bioconda", "nodefaults"]
     assert conda()["name"] == project()["name"]
+
+
+def test_the_container_installs_what_there_is() -> None:
+    lines = (ROOT / "containers" / "acl-bert.def").read_text("utf-8").splitlines()
+    copied = lines[lines.index("%files") + 1].split()
+    assert (ROOT / copied[0]).is_file()
+    assert any(line.endswith(f"--requirement {copied[1]}") for line in lines)

@@ -48,8 +48,10 @@ RUN = {*SMALL["methods"], "ce@training.batches=shuffled"}  # with the audit's va
 SHOWN = {"tables", "figures", "write_report", "all"}
 
 
-def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local"]
+def snakemake(
+    project: Path, *arguments: str, profile: str = "local"
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "snakemake", "--profile", f"workflow/profiles/{profile}"]
     return subprocess.run(
         [*command, "--cores", "2", "--nocolor", *arguments],
         cwd=project,
@@ -59,9 +61,9 @@ def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-def plan(project: Path, *arguments: str) -> Sequence[Job]:
+def plan(project: Path, *arguments: str, profile: str = "local") -> Sequence[Job]:
     """The jobs of a dry run: rule and wildcards."""
-    done = snakemake(project, "--dry-run", *arguments)
+    done = snakemake(project, "--dry-run", *arguments, profile=profile)
     assert done.returncode == 0, done.stdout
     return read_dry_run(done.stdout.splitlines()).jobs
 
@@ -114,6 +116,12 @@ def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path
         # and acl are learned from, with the tuning seeds too.
         assert jobs["finetune_teacher"] >= 7 * 2 * 2 * (5 + 2)
         assert jobs["finetune"] >= 7 * (2 * 21 + 3) * 5
+
+
+@pytest.mark.parametrize("profile", ["slurm", "cluster-generic"])
+def test_every_profile_plans_the_same_jobs(clean: Path, profile: str) -> None:
+    jobs = plan(clean, "--configfile", "config/demo.yaml", profile=profile)
+    assert count(jobs) == expected(ROOT / "config" / "demo.yaml")
 
 
 def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:
