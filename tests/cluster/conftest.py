@@ -1,10 +1,11 @@
 """A pretend cluster for as long as a module's tests, and a study that is sent to it."""
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster.pretend import Cluster, why_not
+from cluster.pretend import STATE, Cluster, why_not
 from cluster.submission import Project
 
 
@@ -13,11 +14,13 @@ def cluster() -> Iterator[Cluster]:
     if reason := why_not():
         pytest.skip(f"Debian packages: {reason}")
     cluster = Cluster()
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
+    with STATE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other tests on this host have theirs first
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 @pytest.fixture
