@@ -218,6 +218,19 @@ def work_path(study: Path, run_hash: str) -> Path:
     return study / "work" / run_hash
 
 
+def is_drawn(step: int) -> bool:
+    """Whether a step of `history.csv` is a point of MLflow's curves: 1,000, then every tenth.
+
+    All steps of a long run would take MLflow more room than all of its results; the file has them.
+    """
+    return step <= 1000 or step % 10 == 0
+
+
+def drawn(steps: int) -> int:
+    """How many of so many steps are."""
+    return min(steps, 1000) + max(0, steps // 10 - 100)
+
+
 def lease_path(folder: Path) -> Path:
     """The file that tells who writes a run's folder, work or finished, now."""
     return folder.with_name(f".{folder.name}.lease")

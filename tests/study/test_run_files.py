@@ -9,7 +9,9 @@ from acl_bert.errors import InputError
 from acl_bert.run_files import (
     METRICS,
     RunFolder,
+    drawn,
     find_runs,
+    is_drawn,
     run_path,
     tuning_path,
     variant_of,
@@ -75,3 +77,9 @@ def test_the_variant_of_a_tuning_run_is_in_its_path() -> None:
     assert variant_of(tuned) == "lambda-0.3"
     assert variant_of(run_path(Path("study"), "rte", "tiny", "lambda-0.3", 1)) is None
     assert variant_of(Path("none")) is None
+
+
+def test_the_drawn_steps_are_counted_as_they_are_drawn() -> None:
+    for steps in (0, 1, 999, 1000, 1001, 1009, 1010, 12345):
+        assert drawn(steps) == sum(map(is_drawn, range(1, steps + 1)))
+    assert drawn(1000) == 1000 and drawn(36816) == 4581

@@ -119,6 +119,14 @@ def test_more_rows_than_one_call_may_carry(study: Path, sqlite: str) -> None:
     assert MlflowClient(sqlite).get_run(run_id).data.tags["acl.mirrored_steps"] == "300"
 
 
+def test_of_a_long_run_every_tenth_step_is_drawn(study: Path, sqlite: str) -> None:
+    run_id = mirror(start_run(study, steps=1025), sqlite, study)
+    steps = [step for step, _ in curve(sqlite, run_id, "step/loss")]
+    assert steps == [*range(1, 1001), 1010, 1020]
+    (run,) = runs_of(sqlite, study)
+    assert run.data.tags["acl.mirrored_steps"] == "1025"
+
+
 def test_a_rerun_with_other_settings_leaves_one_live_run(study: Path, sqlite: str) -> None:
     first = mirror(finish_run(study), sqlite, study)
     other = [

@@ -24,6 +24,7 @@ from acl_bert.run_files import (
     Row,
     RunFolder,
     Timings,
+    is_drawn,
 )
 from acl_bert.tracking.browsing import (
     DEV_SCORE,
@@ -234,7 +235,8 @@ def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> None:
         for some in _chunks(rows, BATCH // len(rows[0]) if rows else 1):
             # Points and the count of rows they came from go in one call.
             done += len(some)
-            points = [point for row in some for point in _points(row, prefix, now)]
+            shown = [row for row in some if prefix == "epoch" or is_drawn(int(row["step"] or 0))]
+            points = [point for row in shown for point in _points(row, prefix, now)]
             batch.add(points, tags={tag: str(done)})
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import METRICS, MODEL, TASK, TOKENS, data_path, teacher_path, tokens_path
+from acl_bert.run_files import (
+    METRICS,
+    MODEL,
+    TASK,
+    TOKENS,
+    data_path,
+    drawn,
+    teacher_path,
+    tokens_path,
+)
 from acl_bert.settings.study import Study
 from acl_bert.study.plan.runs import Run
 from acl_bert.study.plan.sizes import Cell, Sizes
@@ -131,7 +140,7 @@ def _points(cell: Cell) -> int:
     """Of a run's curves in MLflow: one an update and column of history.csv that has a value."""
     row = cell.row
     columns = 5 + row.has_term + 2 * (row.gate.mode != "off") + (row.gate.mode == "observe")
-    return columns * cell.updates
+    return columns * drawn(cell.updates)
 
 
 def _files(cell: Cell, tuning: bool) -> int:
