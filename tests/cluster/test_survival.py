@@ -85,3 +85,16 @@ def test_slurm_repeats_no_job_by_itself(project: Project) -> None:
     assert refused.returncode != 0 and "disabled" in refused.stderr
     completes(project)
     assert states(project) == ["COMPLETED"]
+
+
+@pytest.mark.parametrize("grace", [10, 0], ids=["with grace", "at once"])
+def test_a_preempted_job_goes_on_later(project: Project, grace: int) -> None:
+    run("scontrol", "update", "PartitionName=gpu", f"GraceTime={grace}")
+    project.submit(ONE, TARGET)
+    project.training()
+    urgent = ("sbatch", "--parsable", "--partition=urgent", "--nodes=2", "--exclusive")
+    run(*urgent, "--output=/dev/null", "--wrap=sleep 20")
+    completes(project)
+    if grace:
+        said = project.said()
+        assert "stopped by SIGTERM" in said and "goes on after update" in said
