@@ -30,7 +30,8 @@ ACCOUNT = "lab"
 _SECONDS_TO_START = 20
 
 # Cores and memory are what the configuration says, not what the host has (config_overrides).
-# A job's end is seen for MinJobAge seconds; a node counts as down after SlurmdTimeout.
+# A job's end is seen for MinJobAge seconds; a node counts as down after SlurmdTimeout, and a job
+# that is repeated waits until its old credential has expired.
 _SLURM_CONF = """\
 ClusterName=pretend
 SlurmctldHost={host}(127.0.0.1)
@@ -38,7 +39,7 @@ SlurmctldParameters=enable_configless
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={state}/munge/socket
+AuthInfo=socket={state}/munge/socket,cred_expire=10
 CredType=cred/munge
 SlurmctldPort=16817
 SlurmctldPidFile={state}/slurmctld.pid

@@ -1,11 +1,11 @@
 """What a cluster does to jobs: the study completes, and a run's files are of one training."""
 
-import subprocess
+import time
 from typing import Any
 
 import pytest
 from cluster.pretend import Cluster, run
-from cluster.submission import SMALL, Project
+from cluster.submission import SMALL, Project, visible
 
 pytestmark = pytest.mark.long
 
@@ -16,6 +16,7 @@ ONE: dict[str, Any] = SMALL | {
     "seeds": [1],
     "training": {"epochs": 15, "max_length": 16},
 }
+LONGER = {"training": ONE["training"] | {"epochs": 60}}
 TARGET = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
 
 
@@ -32,7 +33,7 @@ def completes(project: Project) -> None:
 def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> None:
     project.set_profile("--signal=TERM@120", "--signal=TERM@30")
     project.set_profile("    gpu: 1\n", "    gpu: 1\n    runtime: 2 * attempt**2\n")
-    project.submit(ONE | {"training": ONE["training"] | {"epochs": 60}}, TARGET)
+    project.submit(ONE | LONGER, TARGET)
     completes(project)
     jobs = project.finished()
     assert [job.minutes for job in jobs] == [2, 8, 18][: len(jobs)]
@@ -52,36 +53,55 @@ def test_a_cancelled_job_is_submitted_again(project: Project) -> None:
 
 def test_a_dead_node_s_job_is_done_by_another(cluster: Cluster, project: Project) -> None:
     project.submit(ONE, TARGET)
-    node = project.node_of(project.training())
+    job = project.training()
+    node = project.node_of(job)
     cluster.kill_node(node)
     try:
         completes(project)
-        assert states(project) == ["NODE_FAIL", "COMPLETED"]
-        assert project.finished()[-1].nodes != node
     finally:
         cluster.start_node(node)
+    assert [(each.number, each.state) for each in project.finished()] == [
+        (job, "NODE_FAIL"),
+        (job, "COMPLETED"),
+    ]
+    assert project.finished()[-1].nodes != node
 
 
 def test_a_node_cut_off_goes_on_and_two_never_write_one_run(
     cluster: Cluster, project: Project
 ) -> None:
-    project.submit(ONE, TARGET)
+    project.submit(ONE | LONGER, TARGET)
     node = project.node_of(project.training())
     cluster.kill_node(node, processes=False)
     try:
         completes(project)
-        assert states(project) == ["NODE_FAIL", "COMPLETED"]
-        # The second job waited for the first, which SLURM could not stop.
-        assert "waiting until it has ended" in project.said()
     finally:
         cluster.kill_node(node)
         cluster.start_node(node)
+    assert states(project) == ["NODE_FAIL", "COMPLETED"]
+    # SLURM could not stop the first job, for which the second waited.
+    assert "waiting until it has ended" in project.said()
 
 
-def test_slurm_repeats_no_job_by_itself(project: Project) -> None:
+def test_a_requeued_job_goes_on_and_has_a_gpu_again(project: Project) -> None:
     project.submit(ONE, TARGET)
     job = project.training()
-    refused = subprocess.run(["scontrol", "requeue", str(job)], capture_output=True, text=True)
-    assert refused.returncode != 0 and "disabled" in refused.stderr
+    run("scontrol", "requeue", str(job))
+    while project.runs():
+        assert all(visible().values()), "trains without a GPU"
+        time.sleep(0.5)
     completes(project)
-    assert states(project) == ["COMPLETED"]
+    assert {each.number for each in project.finished()} == {job}
+
+
+@pytest.mark.parametrize("grace", [10, 0], ids=["with grace", "at once"])
+def test_a_preempted_job_goes_on_later(project: Project, grace: int) -> None:
+    run("scontrol", "update", "PartitionName=gpu", f"GraceTime={grace}")
+    project.submit(ONE, TARGET)
+    project.training()
+    urgent = ("sbatch", "--parsable", "--partition=urgent", "--nodes=2", "--exclusive")
+    run(*urgent, "--output=/dev/null", "--wrap=sleep 20")
+    completes(project)
+    if grace:
+        said = project.said()
+        assert "stopped by SIGTERM" in said and "goes on after update" in said
