@@ -188,20 +188,19 @@ def train_rows(task):
 
 
 @cache
-def minutes(task, method):
-    """For how long a run of a method may last, generously."""
+def minutes(task, encoder, method):
+    """For how long a run may last, generously; all seeds alike."""
     rows = train_rows(task)
     if rows is None:
         return UNKNOWN_MINUTES
-    training = STUDY.training_of(task, method)
-    epochs = training.epochs * STUDY.method_row(method).epochs_factor
-    steps = epochs * math.ceil(rows / training.batch_size)
+    training = STUDY.run_settings(task, encoder, method, STUDY.seeds[0]).training
+    steps = training.batches_of(rows)
     return START_MINUTES + math.ceil(steps / STEPS_PER_MINUTE)
 
 
 def run_minutes(wildcards, attempt):
     """A run's time limit: longer at each attempt."""
-    return attempt * minutes(wildcards.task, wildcards.method)
+    return attempt * minutes(wildcards.task, wildcards.encoder, wildcards.method)
 
 
 def short_runs(wildcards):
@@ -210,7 +209,7 @@ def short_runs(wildcards):
     None of these waits for another, and all wait for the same. `--group-components short=N` says
     how many are submitted together; it takes a group's pattern, and this function is one.
     """
-    if minutes(wildcards.task, wildcards.method) >= SHORT_MINUTES:
+    if minutes(wildcards.task, wildcards.encoder, wildcards.method) >= SHORT_MINUTES:
         return None
     stage = "tuning" if "weight" in wildcards.keys() else "runs"
     group = "_".join((stage, wildcards.task, wildcards.encoder, wildcards.method))

@@ -36,6 +36,14 @@ class Training(Section):
         1, ge=1, description="CPU threads of a run; results are reproducible for a given number"
     )
 
+    def batches_of(self, rows: int) -> int:
+        """Micro-batches of so many train rows, over all epochs."""
+        return self.epochs * -(-rows // self.batch_size)
+
+    def updates_of(self, rows: int) -> int:
+        """Updates of the optimiser likewise; an epoch's last one may be short."""
+        return self.epochs * -(-rows // (self.batch_size * self.accumulation))
+
 
 # What a task, or a method, may have otherwise than its study.
 TrainingPatch = patch_of(Training)

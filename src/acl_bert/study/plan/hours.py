@@ -50,7 +50,7 @@ class Rates:
         elif cell.row.has_term:
             factor *= step["term"]
         speed, padding = self.speeds[run.encoder], costs()["padding"][training.batches]
-        steps = training.epochs * -(-task.train // training.batch_size)
+        steps = training.batches_of(task.train)
         seconds = factor * speed.seconds(cell, steps, training.epochs * task.train, padding)
         dev = task.dev + task.others if run.weight is None else 0
         chosen_on = task.rows[training.chosen_on]

@@ -201,8 +201,7 @@ class Cell:
     @property
     def updates(self) -> int:
         """Of the optimiser, over all epochs."""
-        items = self.training.batch_size * self.training.accumulation
-        return self.training.epochs * -(-self.task.train // items)
+        return self.training.updates_of(self.task.train)
 
     @property
     def flop_per_token(self) -> float:
