@@ -1,8 +1,9 @@
 """Being told to stop: noted at once, obeyed where a checkpoint can be written."""
 
 import signal
-from types import FrameType, TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from acl_bert.errors import Interrupted
 
@@ -10,37 +11,29 @@ from acl_bert.errors import Interrupted
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Interruption:
-    """While it is entered, the first SIGTERM or SIGINT is noted; a second one has its usual effect.
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """Note the first SIGTERM or SIGINT in the block; a second one has its usual effect.
 
-    To be entered in the main thread, as Python's signal handlers are.
+    Yields a function that raises Interrupted where one was noted. To be entered in the main thread,
+    as Python's signal handlers are.
     """
+    noted: list[int] = []
 
-    def __init__(self) -> None:
-        self._noted: int | None = None
-        self._usual: dict[int, Any] = {}
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        restore()
 
-    def __enter__(self) -> Self:
-        self._usual = {number: signal.signal(number, self._note) for number in SIGNALS}
-        return self
+    def restore() -> None:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._restore()
+    def check() -> None:
+        if noted:
+            raise Interrupted(noted[0])
 
-    def check(self) -> None:
-        """Raise Interrupted where a signal was noted."""
-        if self._noted is not None:
-            raise Interrupted(self._noted)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._noted = number
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, usual in self._usual.items():
-            signal.signal(number, usual)
+    usual = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield check
+    finally:
+        restore()

@@ -25,7 +25,6 @@ from acl_bert.training.batches import (
 )
 from acl_bert.training.checkpoints import Checkpoints
 from acl_bert.training.history import GrowingCsv, History
-from acl_bert.training.interruption import Interruption
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
 from acl_bert.training.state import Best, TrainingState, has_its_files, kept_length
@@ -42,7 +41,7 @@ def train(
     teacher: Teacher | None,
     folder: Path,
     checkpoints: Checkpoints,
-    interruption: Interruption,
+    check: Callable[[], None],
     seconds: Stopwatch,
     report: Callable[[str], None],
 ) -> TrainingState:
@@ -52,13 +51,12 @@ def train(
     history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch, a terminal a
     progress bar. The batches depend on the seed alone, so that all methods of a seed see the same
     ones. Goes on from the newest checkpoint that can be used, and writes one at every interval.
-    Raises TrainingError where the numbers are no longer finite, and Interrupted, a checkpoint
-    being written, where it is told to stop.
+    Raises TrainingError where the numbers are no longer finite. Where `check` raises Interrupted,
+    after an update or a batch of the selection split, a checkpoint is written first.
     """
     training, method = settings.training, settings.method
     rows, selection = tokens.split("train"), tokens.split(training.chosen_on)
-    updates_per_epoch = -(-len(rows) // (training.batch_size * training.accumulation))
-    total = training.epochs * updates_per_epoch
+    total = training.updates_of(len(rows))
     plan.freeze(model)
     checkpoint = next((c for c in checkpoints.newest() if has_its_files(c, folder)), None)
     history_path, epochs_path = folder / HISTORY, folder / EPOCHS
@@ -91,9 +89,9 @@ def train(
                             bar.update()
                             if checkpoints.due:
                                 checkpoints.write(state.checkpoint())
-                            interruption.check()
+                            check()
                     with seconds("selection"):
-                        logits = predict(model, selection, training, interruption.check)
+                        logits = predict(model, selection, training, check)
                     _close_epoch(state, logits, selection, settings, tokens, report)
         except Interrupted:
             checkpoints.write(state.checkpoint())

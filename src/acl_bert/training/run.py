@@ -43,7 +43,7 @@ from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
 from acl_bert.training.checkpoints import Checkpoints
-from acl_bert.training.interruption import Interruption
+from acl_bert.training.interruption import interruptible
 from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
 from acl_bert.training.regimes import Plan
@@ -168,7 +168,7 @@ def finetune(
     came; a checkpoint is then written.
     """
     seconds = Stopwatch()
-    with Interruption() as interruption:
+    with interruptible() as check:
         with seconds("start"):
             training = settings.training
             torch.set_num_threads(training.threads)
@@ -188,14 +188,14 @@ def finetune(
             f"{training.threads} threads"
         )
         state = train(
-            model, settings, tokens, plan, teacher, run.work, run.checkpoints, interruption,
-            seconds, report,
+            model, settings, tokens, plan, teacher, run.work, run.checkpoints, check, seconds,
+            report,
         )  # fmt: skip
         try:
             exits: dict[str, dict[str, float]] = {}
             degenerate: list[str] = []
             if score_dev:
-                exits, degenerate = _score(model, settings, tokens, run.work, seconds, interruption)
+                exits, degenerate = _score(model, settings, tokens, run.work, seconds, check)
         except Interrupted:
             run.checkpoints.write(state.checkpoint())
             raise
@@ -300,16 +300,16 @@ def _score(
     tokens: TokenStore,
     folder: Path,
     seconds: Stopwatch,
-    interruption: Interruption,
+    check: Callable[[], None],
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
     """As `evaluate`, with all other files of what the model makes of dev and test."""
     with seconds("dev"):
-        scores = evaluate(model, settings, tokens, folder, interruption.check)
+        scores = evaluate(model, settings, tokens, folder, check)
         dev = tokens.split("dev")
         write_representations(model, dev, settings.training, folder / REPRESENTATIONS)
     if tokens.test_sets:
         with seconds("test"):
-            predict_test_sets(model, settings, tokens, folder, interruption.check)
+            predict_test_sets(model, settings, tokens, folder, check)
     return scores
 
 
