@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from checkouts import checkout, written
 from cluster.pretend import STATE, run, wait_for
 
-ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
     "name": "small",
     "source": {"kind": "generator"},
@@ -50,12 +48,7 @@ class Project:
     """A checkout, and the Snakemake that submits its study."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("Snakefile", "environment.yml"):
-            shutil.copy(ROOT / name, folder)
-        for name in ("workflow", "config"):
-            shutil.copytree(ROOT / name, folder / name)
-        (folder / "src").symlink_to(ROOT / "src")
+        self.folder = checkout(folder)
         self.results = folder / "results" / "small"
         self.log = folder / "snakemake.log"
         self._before = {job.number for job in finished_jobs()}
@@ -72,10 +65,9 @@ class Project:
         self, study: dict[str, Any], *arguments: str, environment: dict[str, str] | None = None
     ) -> None:
         """Start Snakemake on `study` with the profile for SLURM."""
-        path = self.folder / "study.yaml"
-        path.write_text(yaml.safe_dump(study))
+        config = written(self.folder / "study.yaml", study)
         command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/slurm"]
-        command += ["--configfile", path.name, "--nocolor", *QUICK, *arguments]
+        command += ["--configfile", config, "--nocolor", *QUICK, *arguments]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_runs import tiny_settings
 
 from acl_bert.errors import Interrupted
 from acl_bert.run_files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder, work_path
-from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
@@ -36,17 +36,7 @@ class Runs:
         self._encoder, self._store = Encoder(path=str(encoder)), TokenStore(tokens)
 
     def settings(self, method: str, **training: object) -> RunSettings:
-        return settle(
-            RunSettings(
-                task="tiny",
-                encoder="tiny",
-                method_id=method,
-                seed=1,
-                selection_metric="accuracy",
-                method=method_rows()[method],
-                training=TRAINING.model_copy(update=training),
-            )
-        )
+        return settle(tiny_settings(method, TRAINING.model_copy(update=training)))
 
     def __call__(
         self, study: Path, method: str, minutes: float = 10.0, **training: object
@@ -74,20 +64,27 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> dict[st
     return {method: runs(folder, method)[0] for method in ("acl", "acl_gradvac", "jt_acl")}
 
 
-def stop_at(
-    monkeypatch: pytest.MonkeyPatch, place: object, name: str, call: int, number: int
+def at_call(
+    monkeypatch: pytest.MonkeyPatch, place: object, name: str, call: int, do: Callable[[], None]
 ) -> None:
-    """Send this process a signal at the so-and-so-manieth call of a function."""
+    """Do something before the so-and-so-manieth call of a function."""
     function, calls = getattr(place, name), 0
 
     def counted(*args: Any, **options: Any) -> object:
         nonlocal calls
         calls += 1
         if calls == call:
-            os.kill(os.getpid(), number)
+            do()
         return function(*args, **options)
 
     monkeypatch.setattr(place, name, counted)
+
+
+def stop_at(
+    monkeypatch: pytest.MonkeyPatch, place: object, name: str, call: int, number: int
+) -> None:
+    """Send this process a signal then."""
+    at_call(monkeypatch, place, name, call, lambda: os.kill(os.getpid(), number))
 
 
 def assert_same(run: RunFolder, other: RunFolder) -> None:
@@ -152,17 +149,12 @@ def kill(
     runs: Runs, study: Path, monkeypatch: pytest.MonkeyPatch, call: int, method: str = "acl"
 ) -> Path:
     """Leave a run as SIGKILL would, with a checkpoint after every update; its checkpoints."""
-    step, calls = loop.training_step, 0
 
-    def dying(*args: Any, **options: Any) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            raise Killed
-        return step(*args, **options)
+    def die() -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "training_step", dying)
+        at_call(patch, loop, "training_step", call, die)
         with pytest.raises(Killed):
             runs(study, method, minutes=1e-9)
     (folder,) = (study / "work").glob("*.checkpoints")

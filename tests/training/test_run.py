@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_runs import tiny_settings
 
 from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import HISTORY_COLUMNS, PUBLISHED, RunFolder
-from acl_bert.settings.method import Method, method_rows
+from acl_bert.settings.method import Method
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
@@ -24,15 +25,7 @@ TRAINING = Training(epochs=3, batch_size=16, learning_rate=1e-3, device="cpu")
 
 
 def settings(method: str = "acl", seed: int = 1, **training: Any) -> RunSettings:
-    return RunSettings(
-        task="tiny",
-        encoder="tiny",
-        method_id=method,
-        seed=seed,
-        selection_metric="accuracy",
-        method=method_rows()[method],
-        training=Training.model_validate(TRAINING.model_dump() | training),
-    )
+    return tiny_settings(method, Training.model_validate(TRAINING.model_dump() | training), seed)
 
 
 def run(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_runs import tiny_settings
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import acl_bert.model  # noqa: F401  # makes the models' types known
@@ -50,17 +51,7 @@ def run(
     teacher_outputs: Path | None = None,
     epochs: int = 1,
 ) -> RunFolder:
-    settings = settle(
-        RunSettings(
-            task="tiny",
-            encoder="tiny",
-            method_id=method,
-            seed=1,
-            selection_metric="accuracy",
-            method=method_rows()[method],
-            training=TRAINING.model_copy(update={"epochs": epochs}),
-        )
-    )
+    settings = settle(tiny_settings(method, TRAINING.model_copy(update={"epochs": epochs})))
     store, described = TokenStore(tokens), Encoder(path=str(encoder))
     target = folder / method
     with open_run(settings, described, store, folder, target, teacher_run) as opened:

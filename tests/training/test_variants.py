@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_runs import tiny_settings
 
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import PUBLISHED, RunFolder
 from acl_bert.settings.base import merge
 from acl_bert.settings.method import Method, method_rows
-from acl_bert.settings.study import Encoder, RunSettings
+from acl_bert.settings.study import Encoder
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import run as training_run
@@ -66,17 +67,7 @@ class Runs:
     def _run(self, method: Method, teacher: Taught | None, keep_model: bool) -> RunFolder:
         self._count += 1
         target = self.folder / str(self._count)
-        settings = settle(
-            RunSettings(
-                task="tiny",
-                encoder="tiny",
-                method_id=method.title,
-                seed=1,
-                selection_metric="accuracy",
-                method=method,
-                training=TRAINING,
-            )
-        )
+        settings = settle(tiny_settings(method, TRAINING))
         described = Encoder(path=str(self.encoder))
         taught_by = teacher.run.path if teacher else None
         study = target.parent
