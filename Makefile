@@ -59,7 +59,7 @@ demo: $(READY) ## the whole pipeline on generated tasks, in some minutes
 test: $(READY) ## the tests
 	$(BIN)/python -m pytest
 
-test-cluster: $(READY) ## what a SLURM cluster does to a study, on a pretend one: root, some ten minutes
+test-cluster: $(READY) ## what a SLURM cluster does to a study, on a pretend one: root, half an hour
 	$(BIN)/python -m pytest tests/cluster -m "long or not long"
 
 plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…

@@ -23,6 +23,18 @@ SMALL: dict[str, Any] = {
     "seeds": [1, 2],
     "training": {"epochs": 1, "max_length": 16},
 }
+
+
+def one_run(epochs: int = 15) -> dict[str, Any]:
+    """A study of one run, long enough to do something to it."""
+    return SMALL | {
+        "tasks": {"acceptability": {"limit": {"train": 448, "dev": 64}}},
+        "methods": {"ce": {}},
+        "seeds": [1],
+        "training": {"epochs": epochs, "max_length": 16},
+    }
+
+
 # Sites wait longer: for their network file systems, and so as not to ask SLURM all the time.
 QUICK = (
     "--latency-wait", "10",

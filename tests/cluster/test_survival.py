@@ -1,22 +1,13 @@
 """What a cluster does to jobs: the study completes, and a run's files are of one training."""
 
 import time
-from typing import Any
 
 import pytest
 from cluster.pretend import Cluster, run
-from cluster.submission import SMALL, Project, visible
+from cluster.submission import Project, one_run, visible
 
 pytestmark = pytest.mark.long
 
-# One run, long enough to do something to it.
-ONE: dict[str, Any] = SMALL | {
-    "tasks": {"acceptability": {"limit": {"train": 448, "dev": 64}}},
-    "methods": {"ce": {}},
-    "seeds": [1],
-    "training": {"epochs": 15, "max_length": 16},
-}
-LONGER = {"training": ONE["training"] | {"epochs": 60}}
 TARGET = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
 
 
@@ -33,7 +24,7 @@ def completes(project: Project) -> None:
 def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> None:
     project.set_profile("--signal=TERM@120", "--signal=TERM@30")
     project.set_profile("    gpu: 1\n", "    gpu: 1\n    runtime: 2 * attempt**2\n")
-    project.submit(ONE | LONGER, TARGET)
+    project.submit(one_run(epochs=60), TARGET)
     completes(project)
     jobs = project.finished()
     assert [job.minutes for job in jobs] == [2, 8, 18][: len(jobs)]
@@ -45,14 +36,14 @@ def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> N
 
 
 def test_a_cancelled_job_is_submitted_again(project: Project) -> None:
-    project.submit(ONE, TARGET)
+    project.submit(one_run(), TARGET)
     run("scancel", str(project.training()))
     completes(project)
     assert states(project) == ["CANCELLED", "COMPLETED"]
 
 
 def test_a_dead_node_s_job_is_done_by_another(cluster: Cluster, project: Project) -> None:
-    project.submit(ONE, TARGET)
+    project.submit(one_run(), TARGET)
     job = project.training()
     node = project.node_of(job)
     cluster.kill_node(node)
@@ -70,7 +61,7 @@ def test_a_dead_node_s_job_is_done_by_another(cluster: Cluster, project: Project
 def test_a_node_cut_off_goes_on_and_two_never_write_one_run(
     cluster: Cluster, project: Project
 ) -> None:
-    project.submit(ONE | LONGER, TARGET)
+    project.submit(one_run(epochs=30), TARGET)
     node = project.node_of(project.training())
     cluster.kill_node(node, processes=False)
     try:
@@ -84,7 +75,7 @@ def test_a_node_cut_off_goes_on_and_two_never_write_one_run(
 
 
 def test_a_requeued_job_goes_on_and_has_a_gpu_again(project: Project) -> None:
-    project.submit(ONE, TARGET)
+    project.submit(one_run(), TARGET)
     job = project.training()
     run("scontrol", "requeue", str(job))
     while project.runs():
@@ -97,7 +88,7 @@ def test_a_requeued_job_goes_on_and_has_a_gpu_again(project: Project) -> None:
 @pytest.mark.parametrize("grace", [10, 0], ids=["with grace", "at once"])
 def test_a_preempted_job_goes_on_later(project: Project, grace: int) -> None:
     run("scontrol", "update", "PartitionName=gpu", f"GraceTime={grace}")
-    project.submit(ONE, TARGET)
+    project.submit(one_run(), TARGET)
     project.training()
     urgent = ("sbatch", "--parsable", "--partition=urgent", "--nodes=2", "--exclusive")
     run(*urgent, "--output=/dev/null", "--wrap=sleep 20")
