@@ -10,10 +10,12 @@ from cluster.submission import Project
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    if reason := why_not():
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The cluster; one with accounting where a test's parameter says so."""
+    accounting: bool = getattr(request, "param", False)
+    if reason := why_not(accounting):
         pytest.skip(f"Debian packages: {reason}")
-    cluster = Cluster()
+    cluster = Cluster(accounting)
     with STATE.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other tests on this host have theirs first
         try:
