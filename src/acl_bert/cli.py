@@ -418,11 +418,11 @@ def _layout(args: argparse.Namespace) -> Any:
 
 def progress(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.study.plan.runs import planned_runs
+    from acl_bert.study.planned import planned_runs
     from acl_bert.study.progress import progress
 
     study = load_study(args.config)
-    print(progress(run.path(args.results / study.name) for run in planned_runs(study)))
+    print(progress(planned_runs(study), args.results / study.name))
 
 
 def plan(args: argparse.Namespace) -> None:

@@ -324,7 +324,10 @@ class RunFolder:
 
     def timings(self) -> Timings:
         """Raises InputError where the file is absent, torn, or lacks a part."""
-        return cast(Timings, _checked(self.timings_path, Timings.__required_keys__))
+        timings = cast(Timings, _checked(self.timings_path, Timings.__required_keys__))
+        if "total" not in timings["seconds"]:
+            raise InputError(f"{self.timings_path}: lacks the total of its seconds; run it again")
+        return timings
 
     def config(self) -> dict[str, Any]:
         """The resolved settings: at least task, encoder, method_id, seed and the method's row."""

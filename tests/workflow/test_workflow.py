@@ -18,8 +18,8 @@ from acl_bert.run_files import TIMINGS
 from acl_bert.settings.study import load_study
 from acl_bert.study.plan.disk import room
 from acl_bert.study.plan.dry_run import Job, read_dry_run, runs_of
-from acl_bert.study.plan.runs import planned_runs
 from acl_bert.study.plan.sizes import Sizes
+from acl_bert.study.planned import planned_runs
 
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"})
 TRAINS = ("finetune", "finetune_teacher")

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import RunFolder, variant_of
+from acl_bert.run_files import RunFolder
+from acl_bert.study.planned import Run
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Progress:
         return ", ".join(parts)
 
 
-def progress(run_folders: Iterable[Path]) -> Progress:
-    """Of the runs that lie, or will lie, in these folders; tuning runs count like any.
+def progress(runs: Iterable[Run], folder: Path) -> Progress:
+    """Of the runs that lie, or will lie, in a study's folder; tuning runs count like any.
 
     Reads nothing but the finished runs' timings. A run to come is expected to take as long as the
     finished ones of its task, encoder and method did on average, else those of its task and
@@ -40,18 +41,16 @@ def progress(run_folders: Iterable[Path]) -> Progress:
     lasted: dict[tuple[str, ...], list[float]] = defaultdict(list)
     spans: list[tuple[float, float]] = []
     to_come = []
-    for folder in run_folders:
-        run = RunFolder(Path(folder))
-        cell = _cell(run.path)
+    for run in runs:
         try:
-            timings = run.timings()
-            seconds = timings["seconds"]["total"]
-        except (InputError, KeyError):
-            to_come.append(cell)
+            timings = RunFolder(run.path(folder)).timings()
+        except InputError:
+            to_come.append(run.cell)
             continue
         start = datetime.fromisoformat(timings["started"]).timestamp()
+        seconds = timings["seconds"]["total"]
         spans.append((start, start + seconds))
-        for key in (cell, cell[:2], ()):
+        for key in (run.cell, run.cell[:2], ()):
             lasted[key].append(seconds)
     total = len(spans) + len(to_come)
     if not to_come or not any(lasted[()]):
@@ -62,12 +61,6 @@ def progress(run_folders: Iterable[Path]) -> Progress:
     )
     at_a_time = sum(lasted[()]) / _time_taken(spans)
     return Progress(len(spans), total, work / at_a_time)
-
-
-def _cell(folder: Path) -> tuple[str, ...]:
-    """Task, encoder and method of a run or tuning run."""
-    end = -2 if variant_of(folder) else -1
-    return folder.parts[end - 3 : end]
 
 
 def _time_taken(spans: list[tuple[float, float]]) -> float:

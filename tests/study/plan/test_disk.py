@@ -12,8 +12,8 @@ from acl_bert.run_files import teacher_path
 from acl_bert.settings.study import Study, load_study
 from acl_bert.study.plan import disk
 from acl_bert.study.plan.disk import UNCHECKED, Room, check_room, in_bytes, room
-from acl_bert.study.plan.runs import planned_runs
 from acl_bert.study.plan.sizes import Sizes
+from acl_bert.study.planned import planned_runs
 
 
 def study_of(**more: Any) -> Study:

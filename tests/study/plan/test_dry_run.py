@@ -8,7 +8,7 @@ import pytest
 
 from acl_bert.errors import InputError
 from acl_bert.study.plan.dry_run import TEACHING, DryRun, read_dry_run, runs_of
-from acl_bert.study.plan.runs import Run
+from acl_bert.study.planned import Run
 
 SNAKEFILE = """
 CELL = "/{task}/{encoder}/{method}/{seed}/{weight}"

@@ -11,8 +11,8 @@ from acl_bert.files import write_json
 from acl_bert.run_files import CALIBRATION
 from acl_bert.settings.study import Study, load_study
 from acl_bert.study.plan.hours import Correction, Rates, Slots, Speed, rates
-from acl_bert.study.plan.runs import Run, planned_runs
 from acl_bert.study.plan.sizes import Sizes
+from acl_bert.study.planned import Run, planned_runs
 
 
 @pytest.fixture(scope="module")

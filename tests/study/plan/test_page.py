@@ -11,7 +11,7 @@ from acl_bert.settings.study import load_study
 from acl_bert.study.plan.dry_run import DryRun
 from acl_bert.study.plan.hours import Slots
 from acl_bert.study.plan.page import plan
-from acl_bert.study.plan.runs import planned_runs
+from acl_bert.study.planned import planned_runs
 from acl_bert.tasks.prepare import prepare
 
 CONFIG = Path(__file__).parents[3] / "config"

@@ -19,8 +19,8 @@ from acl_bert.run_files import (
     tokens_path,
 )
 from acl_bert.settings.study import Study
-from acl_bert.study.plan.runs import Run
 from acl_bert.study.plan.sizes import Cell, Sizes
+from acl_bert.study.planned import Run
 
 UNCHECKED = "ACL_BERT_DISK_UNCHECKED"
 """Set in the environment, it lets a study start on a disk that seems too small."""

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acl_bert.errors import InputError
-from acl_bert.study.plan.runs import Run
+from acl_bert.study.planned import Run
 
 # Rules of train.smk.
 TRAINING = ("finetune", "finetune_teacher", "tuning_run")

@@ -15,8 +15,8 @@ from acl_bert.files import read_json
 from acl_bert.run_files import CALIBRATION, Calibration, RunFolder
 from acl_bert.settings.explain import unknown
 from acl_bert.settings.yaml_file import read_yaml
-from acl_bert.study.plan.runs import Run
 from acl_bert.study.plan.sizes import Cell, Sizes, costs
+from acl_bert.study.planned import Run
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ class Correction:
         for run in runs:
             try:
                 timings = RunFolder(run.path(folder)).timings()
-                seconds = timings["seconds"]["total"]
-            except (InputError, KeyError):
+            except InputError:
                 continue
             self.runs += 1
             self.devices.add(f"{timings['device']}, {timings['precision']}")
-            ratio = seconds / rates.training(run, sizes.cell(*run.cell))
+            reckoned = rates.training(run, sizes.cell(*run.cell))
+            ratio = timings["seconds"]["total"] / reckoned
             for key in self._keys(run):
                 found[key].append(ratio)
         self._factors = {key: statistics.median(ratios) for key, ratios in found.items()}

@@ -12,8 +12,8 @@ from acl_bert.settings.study import Study
 from acl_bert.study.plan.disk import UNCHECKED, Room, in_bytes, room
 from acl_bert.study.plan.dry_run import TEACHING, DryRun, runs_of
 from acl_bert.study.plan.hours import Correction, Rates, Slots, gate_over_parameters, rates
-from acl_bert.study.plan.runs import Run, planned_runs
 from acl_bert.study.plan.sizes import Cell, Sizes, costs
+from acl_bert.study.planned import Run, planned_runs
 from acl_bert.tasks.spec import Source
 
 WIDTH = 100
