@@ -1,5 +1,6 @@
 """One writer a run, on one machine and on several."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -44,7 +45,7 @@ def test_it_is_there_while_it_is_held(tmp_path: Path) -> None:
     path = tmp_path / "new" / ".run.lease"
     assert not is_held(path)
     with hold(path, nothing) as mine:
-        assert mine.is_held and is_held(path) and not mine.waited
+        assert mine.look() and is_held(path)
         mine.check()
         assert json.loads(path.read_text())["pid"] == os.getpid()
     assert not path.exists() and not is_held(path)
@@ -56,8 +57,7 @@ def test_who_comes_second_waits_and_says_for_whom(tmp_path: Path) -> None:
     said: list[str] = []
     timer = threading.Timer(0.5, process.kill)
     timer.start()
-    with hold(path, said.append) as mine:
-        assert mine.waited
+    with hold(path, said.append):
         assert process.wait() == -signal.SIGKILL  # held only once the other was dead
     assert len(said) == 1
     assert f"process {process.pid} on" in said[0]
@@ -95,8 +95,8 @@ def test_another_machines_counts_while_it_is_touched(tmp_path: Path) -> None:
     said: list[str] = []
     timer = threading.Timer(0.3, of_another_machine, (path, lease.LOST + 1))
     timer.start()
-    with hold(path, said.append) as mine:
-        assert mine.waited
+    with hold(path, said.append):
+        pass
     assert "process 7 on b" in said[0]
     assert list(tmp_path.iterdir()) == []
 
@@ -105,21 +105,23 @@ def test_one_that_was_not_touched_for_long_is_taken_over(tmp_path: Path) -> None
     path = tmp_path / ".run.lease"
     of_another_machine(path, seconds_ago=lease.LOST + 1)
     assert not is_held(path)
-    with hold(path, nothing) as mine:
-        assert not mine.waited
+    with hold(path, pytest.fail) as mine:
+        assert mine.look()
 
 
 def test_who_lost_it_must_not_go_on(tmp_path: Path) -> None:
     path = tmp_path / ".run.lease"
     with hold(path, nothing) as mine:
         of_another_machine(path, seconds_ago=0)
+        mine.check()  # it has not looked yet
+        assert not mine.look()
         with pytest.raises(TrainingError, match="another process has taken this run over"):
             mine.check()
     assert json.loads(path.read_text())["token"] == "theirs"  # nor remove the other's
 
 
 def test_it_is_touched_while_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "BEAT", 0.01)
+    monkeypatch.setattr(lease, "BEAT", 0.01)  # after the first, at POLL
     path = tmp_path / ".run.lease"
     with hold(path, nothing):
         os.utime(path, (0, 0))
@@ -127,3 +129,70 @@ def test_it_is_touched_while_it_is_held(tmp_path: Path, monkeypatch: pytest.Monk
         while path.stat().st_mtime == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert path.stat().st_mtime > 0
+
+
+@pytest.fixture
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that has none."""
+
+    def flock(stream: object, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_a_sign_of_life_counts_on_one_machine_too(tmp_path: Path) -> None:
+    path = tmp_path / ".run.lease"
+    said: list[str] = []
+    entered = threading.Event()
+
+    def second() -> None:
+        with hold(path, said.append):
+            entered.set()
+
+    thread = threading.Thread(target=second)
+    with hold(path, nothing):
+        assert is_held(path)
+        thread.start()
+        assert not entered.wait(0.5) and len(said) == 1
+    assert entered.wait(30)
+    thread.join()
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_of_two_that_come_at_once_one_learns_it_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ".run.lease"
+    with hold(path, nothing) as first:
+        # Both had seen an empty file.
+        monkeypatch.setattr(lease, "_is_anothers", lambda *of: False)
+        with hold(path, nothing) as second:
+            assert second.look()
+            deadline = time.monotonic() + 30
+            with pytest.raises(TrainingError, match="both came at once"):
+                while time.monotonic() < deadline:
+                    first.check()
+
+
+def test_a_file_system_that_is_away_for_a_while_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(path: Path) -> bytes:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with hold(tmp_path / ".run.lease", nothing) as mine:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_bytes", away)
+            assert mine.look()
+        mine.check()
+        assert mine.look()
+
+
+def test_a_reader_never_finds_it_empty_between_two_holders(tmp_path: Path) -> None:
+    path = tmp_path / ".run.lease"
+    of_another_machine(path, seconds_ago=lease.LOST + 1)
+    with hold(path, nothing):
+        assert path.stat().st_size == lease.WIDTH
+        assert json.loads(path.read_text())["pid"] == os.getpid()

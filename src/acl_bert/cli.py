@@ -92,6 +92,7 @@ def finetune(args: argparse.Namespace) -> None:
 
     from transformers.utils import logging
 
+    from acl_bert.spares import spare_path
     from acl_bert.tasks.tokens import TokenStore
     from acl_bert.training.hardware import settle
     from acl_bert.training.run import finetune, open_run
@@ -104,11 +105,14 @@ def finetune(args: argparse.Namespace) -> None:
         teaching = (folder, args.task, args.encoder, teacher, args.seed)
         teacher_run, teacher_outputs = run_path(*teaching), teacher_path(*teaching)
         _check_teacher(study, teacher_run, teaching[1:])
+    keep_model = study.keeps_model(args.method, args.encoder) and not args.tuning
     minutes = study.checkpoints.every_minutes
-    opened = open_run(settings, encoder, tokens, folder, target, teacher_run, minutes, _report)
-    with opened as run:
-        if run.made_meanwhile:
-            _report(f"{target}: trained by another process in the meantime")
+    with open_run(
+        settings, encoder, tokens, folder, target, teacher_run, keep_model, minutes, _report
+    ) as run:
+        if run is None:
+            spare = spare_path(folder, target)
+            _report(f"{target}: trained already; to train it again, remove it and {spare}")
             return
         with _followed(args, study, run.work, target):
             finetune(
@@ -118,7 +122,6 @@ def finetune(args: argparse.Namespace) -> None:
                 run,
                 teacher_run,
                 teacher_outputs,
-                keep_model=study.keeps_model(args.method, args.encoder) and not args.tuning,
                 score_dev=not args.tuning,
                 report=_report,
             )

@@ -8,9 +8,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,7 @@ def naming(path: Path) -> Iterator[None]:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path beside `path`; it takes `path`'s place when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with naming(path):
             yield aside
@@ -75,10 +76,13 @@ def publish_folder(folder: Path, target: Path) -> None:
         _sync(item)
     _sync(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists():
-        shutil.rmtree(target)
+    # Renamed, not removed: that takes long, and fails where a file of it is still open on NFS.
+    old = target.with_name(f".{target.name}.{uuid4().hex}.old")
+    with suppress(FileNotFoundError):
+        os.replace(target, old)
     os.replace(folder, target)
     _sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -4,20 +4,21 @@ A requeued job, a workflow that was killed and started again while its jobs went
 hand: each can train the run that another still trains. A lease is a file that its holder locks
 (flock). That settles it on one machine, where a lock ends with its process, and between machines
 whose file system passes locks on. Where it does not, the file tells: its holder touches it every
-BEAT seconds, and on another machine it counts until it has not been touched for LOST seconds. A
-holder that slept that long finds another's name in it, and must not write any more.
+BEAT seconds, and to others it counts until it has not been touched for LOST seconds. A holder that
+slept that long finds another's name in it, and must not write any more.
 """
 
 import fcntl
 import json
 import os
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from acl_bert.errors import TrainingError
@@ -25,30 +26,35 @@ from acl_bert.errors import TrainingError
 BEAT = 20.0  # seconds
 LOST = 180.0
 POLL = 2.0
+WIDTH = 1024  # bytes, always: written over the holder before, a reader never finds the file empty
 
 
 class Lease:
-    """A lease that is held."""
+    """A lease that was taken. It is looked at every BEAT seconds, and can be lost."""
 
-    def __init__(self, path: Path, token: str, waited: bool) -> None:
+    def __init__(self, path: Path, token: str) -> None:
         self._path, self._token = path, token
-        self.waited = waited
-        """Whether another process held it before."""
+        self._lost = False
 
-    @property
-    def is_held(self) -> bool:
-        """Whether it is still this one's."""
+    def look(self) -> bool:
+        """Whether it is still this one's; gives a sign of life where it is."""
         try:
-            return bool(json.loads(self._path.read_text(encoding="utf-8"))["token"] == self._token)
-        except (OSError, ValueError, KeyError):
-            return False
+            self._lost = _read(self._path.read_bytes()).get("token") != self._token
+            if not self._lost:
+                os.utime(self._path)
+        except FileNotFoundError:
+            self._lost = True
+        except OSError:  # of a file system that is away: it is asked again
+            pass
+        return not self._lost
 
     def check(self) -> None:
-        """Raise TrainingError where another process took it, this one being taken for dead."""
-        if not self.is_held:
+        """Raise TrainingError where it was lost when it was last looked at; costs nothing."""
+        if self._lost:
             raise TrainingError(
                 f"{self._path}: another process has taken this run over, since this one gave no "
-                f"sign of life for {LOST:.0f} s; it stops here, and the other goes on"
+                f"sign of life for {LOST:.0f} s or both came at once; it stops here, and the other "
+                "goes on"
             )
 
 
@@ -68,45 +74,49 @@ def hold(path: Path, report: Callable[[str], None], machine: str | None = None) 
         "pid": os.getpid(),
         "job": os.environ.get("SLURM_JOB_ID"),
     }
-    stream, waited = _acquire(path, me, report)
-    lease = Lease(path, token, waited)
-    done = threading.Event()
-    beat = threading.Thread(target=_beat, args=(lease, path, done), daemon=True)
-    beat.start()
-    try:
-        yield lease
-    finally:
-        done.set()
-        beat.join()
-        if lease.is_held:
-            path.unlink()
-        stream.close()
+    with _acquired(path, me, report):
+        lease = Lease(path, token)
+        done = threading.Event()
+        beat = threading.Thread(target=_beat, args=(lease, done), daemon=True)
+        beat.start()
+        try:
+            yield lease
+        finally:
+            done.set()
+            beat.join()
+            if lease.look():
+                path.unlink(missing_ok=True)
 
 
 def is_held(path: Path) -> bool:
     """Whether a process of any machine holds the lease in this file now; takes nothing."""
     try:
-        stream = path.open("r+", encoding="utf-8")
+        stream = path.open("r+b", buffering=0)
     except FileNotFoundError:
         return False
     with stream:
-        return not _lock(stream) or _is_anothers(path, stream, _machine())
+        return _is_anothers(path, stream, _lock(stream), _machine())
 
 
-def _acquire(path: Path, me: dict[str, Any], report: Callable[[str], None]) -> tuple[IO[str], bool]:
+def _acquired(path: Path, me: dict[str, Any], report: Callable[[str], None]) -> BinaryIO:
+    """The file, with this process in it.
+
+    Where two that see no lock of each other come at once, both get it, and whose name is not the
+    one that stays in it learns that at its first beat.
+    """
     waited = False
     while True:
-        stream = path.open("a+", encoding="utf-8")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        stream = os.fdopen(descriptor, "r+b", buffering=0)
         locked = _lock(stream)
-        if locked and not _is_the_file(stream, path):
+        if locked is not False and not _is_the_file(stream, path):
             stream.close()  # its holder removed it between the two lines above
             continue
-        if locked and not _is_anothers(path, stream, me["machine"]):
-            stream.truncate(0)
-            stream.write(json.dumps(me))
-            stream.flush()
-            os.fsync(stream.fileno())
-            return stream, waited
+        if not _is_anothers(path, stream, locked, me["machine"]):
+            stream.seek(0)
+            stream.write(json.dumps(me).encode().ljust(WIDTH))
+            os.fsync(descriptor)
+            return stream
         if not waited:
             waited = True
             report(f"{path}: {_holder(stream)} trains this run; waiting until it has ended")
@@ -114,61 +124,66 @@ def _acquire(path: Path, me: dict[str, Any], report: Callable[[str], None]) -> t
         time.sleep(POLL)
 
 
-def _lock(stream: IO[str]) -> bool:
-    """Whether the file could be locked; a file system without locks leaves it to the beat."""
+def _lock(stream: BinaryIO) -> bool | None:
+    """Whether the file could be locked; None where the file system has no locks."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return True
+        return None
     return True
 
 
-def _is_the_file(stream: IO[str], path: Path) -> bool:
+def _is_the_file(stream: BinaryIO, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(stream.fileno()), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _read(stream: IO[str]) -> dict[str, Any]:
-    stream.seek(0)
+def _read(content: bytes) -> dict[str, Any]:
     try:
-        holder = json.loads(stream.read())
+        holder = json.loads(content)
     except ValueError:  # empty: just made, or its holder died before it wrote
         return {}
     return holder if isinstance(holder, dict) else {}
 
 
-def _is_anothers(path: Path, stream: IO[str], machine: str) -> bool:
-    """Whether a process of another machine, which its lock does not show, gave a sign of life.
+def _content(stream: BinaryIO) -> dict[str, Any]:
+    stream.seek(0)
+    return _read(stream.read())
 
-    Both moments are the file system's: the machines' clocks may differ.
+
+def _is_anothers(path: Path, stream: BinaryIO, locked: bool | None, machine: str) -> bool:
+    """Whether another process holds it: by its lock, else by its sign of life.
+
+    A lock tells all about the processes of this machine. Both moments are the file system's: the
+    machines' clocks may differ.
     """
-    holder = _read(stream)
-    if not holder or holder.get("machine") == machine:
+    if locked is False:
+        return True
+    holder = _content(stream)
+    if not holder or (locked and holder.get("machine") == machine):
         return False
-    now = path.with_name(f".{path.name}.{os.getpid()}.now")
-    now.touch()
-    try:
-        return now.stat().st_mtime - os.fstat(stream.fileno()).st_mtime < LOST
-    finally:
-        now.unlink()
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as now:
+        age = os.fstat(now.fileno()).st_mtime - os.fstat(stream.fileno()).st_mtime
+    return age < LOST
 
 
-def _holder(stream: IO[str]) -> str:
-    holder = _read(stream)
+def _holder(stream: BinaryIO) -> str:
+    holder = _content(stream)
     if not holder:
         return "another process"
     job = f", SLURM job {holder['job']}" if holder.get("job") else ""
     return f"process {holder.get('pid')} on {holder.get('host')}{job}"
 
 
-def _beat(lease: Lease, path: Path, done: threading.Event) -> None:
-    while not done.wait(BEAT):
-        if lease.is_held:
-            os.utime(path)
+def _beat(lease: Lease, done: threading.Event) -> None:
+    wait = POLL  # soon after both came at once, if they did
+    while not done.wait(wait):
+        lease.look()
+        wait = BEAT
 
 
 def _machine() -> str:

@@ -10,6 +10,7 @@ import csv
 import logging
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
@@ -131,11 +132,14 @@ class Metrics(TypedDict):
 class Timings(TypedDict):
     """`timings.json`: all that may differ between two equal runs.
 
-    `started` is ISO 8601 with its offset from UTC.
+    `started` and `ended` are ISO 8601 with their offset from UTC, and between them are also the
+    times in which an interrupted run did not go on. `code`: a digest of what the numbers come from.
     """
 
     commit: str | None
+    code: NotRequired[str]
     started: str
+    ended: NotRequired[str]
     seconds: dict[str, float]
     steps: int
     tokens: int
@@ -328,6 +332,14 @@ class RunFolder:
         if "total" not in timings["seconds"]:
             raise InputError(f"{self.timings_path}: lacks the total of its seconds; run it again")
         return timings
+
+    def span(self) -> tuple[float, float]:
+        """When it started and ended, in seconds of POSIX; raises InputError as `timings`."""
+        timings = self.timings()
+        start = datetime.fromisoformat(timings["started"]).timestamp()
+        if "ended" not in timings:
+            return start, start + timings["seconds"]["total"]
+        return start, datetime.fromisoformat(timings["ended"]).timestamp()
 
     def config(self) -> dict[str, Any]:
         """The resolved settings: at least task, encoder, method_id, seed and the method's row."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from run_folders import finish_run
+from tiny_runs import train_run
 from words import WORDS
 
 from acl_bert.encoders import encoder_fingerprint
@@ -17,7 +18,7 @@ from acl_bert.files import read_json, write_csv, write_json
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.run_files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS, run_path
 from acl_bert.settings.method import method_rows
-from acl_bert.settings.study import Encoder, RunSettings
+from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.study.layout import Layout, TaskLayout
 from acl_bert.study.submission import SUBMISSIONS, submitted_tasks, write_submissions
@@ -26,7 +27,6 @@ from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
 from acl_bert.tasks.tokens import TokenStore, tokenise
 from acl_bert.training.hardware import settle
 from acl_bert.training.loop import predict
-from acl_bert.training.run import finetune, open_run
 
 SIZES = {"train": 60, "dev": 12, "dev_mm": 10, "test": 7, "test_mm": 5}
 ROWS = {"cola": {"test": 4}, "rte": {"test": 3}, "mnli": SIZES}
@@ -130,7 +130,7 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
     tokenise(
         tmp_path / "data", str(tiny_encoder), None, 32, tmp_path / "tokens", "tiny", fingerprint
     )
-    store, encoder = TokenStore(tmp_path / "tokens"), Encoder(path=str(tiny_encoder))
+    store = TokenStore(tmp_path / "tokens")
     settings = settle(
         RunSettings(
             task="mnli",
@@ -143,8 +143,7 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
         )
     )
     target = run_path(tmp_path, "mnli", "tiny", "jt", 1)
-    with open_run(settings, encoder, store, tmp_path, target) as opened:
-        finetune(settings, encoder, store, opened, keep_model=True, report=lambda line: None)
+    train_run(settings, tiny_encoder, tmp_path / "tokens", target, study=tmp_path, keep_model=True)
     assert read_json(target / METRICS)["data"]["rows"]["test_mm"] == 5
 
     study = layout(("mnli", "tiny", "jt"), multi_exit=("jt",))

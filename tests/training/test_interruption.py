@@ -4,24 +4,24 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny_settings
+from safetensors import safe_open
+from tiny_runs import tiny_settings, train_run
 
-from acl_bert.errors import Interrupted
-from acl_bert.run_files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder, work_path
-from acl_bert.settings.study import Encoder, RunSettings
+from acl_bert.errors import Interrupted, TrainingError
+from acl_bert.run_files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder
 from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
-from acl_bert.training.hardware import settle
-from acl_bert.training.run import finetune, open_run
+from acl_bert.training.code import Code, running_code
 
 TRAINING = Training(
     epochs=3, batch_size=16, accumulation=2, learning_rate=1e-3, device="cpu", batches="shuffled"
@@ -33,24 +33,24 @@ class Runs:
     """Runs of one study folder each; `seed` and the method tell them apart."""
 
     def __init__(self, encoder: Path, tokens: Path) -> None:
-        self._encoder, self._store = Encoder(path=str(encoder)), TokenStore(tokens)
-
-    def settings(self, method: str, **training: object) -> RunSettings:
-        return settle(tiny_settings(method, TRAINING.model_copy(update=training)))
+        self._encoder, self._tokens = encoder, tokens
 
     def __call__(
-        self, study: Path, method: str, minutes: float = 10.0, **training: object
+        self,
+        study: Path,
+        method: str,
+        minutes: float = 10.0,
+        keep_model: bool = False,
+        **training: object,
     ) -> tuple[RunFolder, list[str]]:
         """The finished run, and the lines it reported."""
-        settings, said = self.settings(method, **training), []
-        report: Callable[[str], None] = said.append
-        target = study / "runs" / method
-        with open_run(
-            settings, self._encoder, self._store, study, target, None, minutes, report
-        ) as opened:
-            finetune(settings, self._encoder, self._store, opened, report=report)
-        assert list((study / "work").iterdir()) == []
-        return RunFolder(target), said
+        said: list[str] = []
+        run = train_run(
+            tiny_settings(method, TRAINING.model_copy(update=training)), self._encoder,
+            self._tokens, study / "runs" / method, study=study, keep_model=keep_model,
+            minutes=minutes, report=said.append,
+        )  # fmt: skip
+        return run, said
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_killed_it_loses_what_came_after_the_last_checkpoint_only(
     with history.open("a") as stream:
         stream.write("5,2,0.1,0.1,,,,,,0.001,1.0,99\n6,2,0.")
     run, said = runs(tmp_path, "acl")
-    assert "goes on after update 4 of 12, epoch 1" in said or "goes on after update 4" in said[1]
+    assert "goes on after update 4 of 9, epoch 2" in said
     assert_same(run, undisturbed["acl"])
 
 
@@ -228,7 +228,7 @@ def test_another_version_of_the_code_starts_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("acl_bert.training.checkpoints._code", lambda: "of another commit")
+        patch.setattr(run_module, "running_code", lambda: Code(None, "another"))
         kill(runs, tmp_path, monkeypatch, call=9)
     run, said = runs(tmp_path, "acl")
     assert "another version of the code" in caplog.text
@@ -240,17 +240,92 @@ def test_other_settings_leave_the_checkpoint_alone(
     tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = kill(runs, tmp_path, monkeypatch, call=9)
-    other = runs.settings("acl", learning_rate=2e-3)
-    store, encoder = runs._store, runs._encoder
-    said: list[str] = []
-    with open_run(other, encoder, store, tmp_path, tmp_path / "runs" / "acl") as opened:
-        assert opened.work != work_path(tmp_path, folder.stem)
-        finetune(other, encoder, store, opened, report=said.append)
+    run, said = runs(tmp_path, "acl", learning_rate=2e-3)
+    assert run.run_hash != folder.stem
     assert not any("goes on" in line for line in said)
     assert len(list(folder.iterdir())) == 2
-    assert json.loads((tmp_path / "runs/acl/config.json").read_text())["training"][
-        "learning_rate"
-    ] == pytest.approx(2e-3)
+    assert run.config()["training"]["learning_rate"] == pytest.approx(2e-3)
+
+
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on a training is a failure."""
+    monkeypatch.delattr(run_module, "train")
+
+
+def test_a_finished_run_that_was_taken_away_is_put_back(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = runs(tmp_path, "acl", keep_model=True)
+    before = {path.relative_to(run.path): path.stat().st_ino for path in run.path.rglob("*.*")}
+    shutil.rmtree(run.path)
+    with monkeypatch.context() as patch:
+        untrained(patch)
+        runs(tmp_path, "acl", keep_model=True)  # from its spare
+        runs(tmp_path, "acl", keep_model=True)  # since it is there
+    for path, inode in before.items():
+        assert (run.path / path).stat().st_ino == inode
+
+
+@pytest.mark.parametrize(
+    "change", ["other code", "other settings", "damaged", "without its model", "torn"]
+)
+def test_what_is_not_the_very_run_is_not_put_back(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    run, _ = runs(tmp_path, "acl")
+    started = run.metrics_path.stat().st_ino
+    if change == "damaged":
+        with run.predictions_path.open("a") as stream:  # of the spare too: they are one file
+            stream.write("1")
+        os.utime(run.predictions_path, (time.time() + 5,) * 2)
+    elif change == "torn":
+        run.metrics_path.write_text("{")
+    elif change == "other code":
+        monkeypatch.setattr(run_module, "running_code", lambda: Code(None, "another"))
+    shutil.rmtree(run.path)
+    settings: dict[str, Any] = {"other settings": {"epochs": 2}}.get(change, {})
+    again, _ = runs(tmp_path, "acl", keep_model=change == "without its model", **settings)
+    assert again.metrics_path.stat().st_ino != started
+    assert again.metrics()["run_hash"] and again.predictions_path.is_file()
+
+
+def test_a_checkpoint_is_of_the_code_that_began(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where its files have changed since."""
+    began = running_code()
+    with monkeypatch.context() as patch:
+        patch.setattr("acl_bert.training.code.content_hash", lambda files: "changed since")
+        folder = kill(runs, tmp_path, monkeypatch, call=9)
+    for path in folder.iterdir():
+        with safe_open(path, "pt") as file:
+            assert file.metadata()["code"] == began.digest
+
+
+def test_what_cannot_be_used_makes_way(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a later number of no use would be kept in the place of a whole one."""
+    folder = kill(runs, tmp_path, monkeypatch, call=9)
+    (folder / "000009999.safetensors").write_bytes(b"of no use")
+    (folder / ".000000005.safetensors.0.part").write_bytes(b"half")
+    kill(runs, tmp_path, monkeypatch, call=5)  # two updates later
+    assert [path.stem for path in sorted(folder.iterdir())] == ["000000005", "000000006"]
+
+
+def test_who_lost_the_run_writes_no_checkpoint(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose() -> None:
+        (lease,) = (tmp_path / "work").glob(".*.lease")
+        lease.write_text(json.dumps({"token": "theirs", "machine": "b"}))
+
+    at_call(monkeypatch, loop, "training_step", 5, lose)
+    with pytest.raises(TrainingError, match="has taken this run over"):
+        runs(tmp_path, "acl", minutes=1e-9)
+    (folder,) = (tmp_path / "work").glob("*.checkpoints")
+    assert [path.stem for path in sorted(folder.iterdir())] == ["000000001", "000000002"]
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("acl"))
 
 
 def test_a_full_disk_is_said_and_with_room_the_run_goes_on(

@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings
+from tiny_runs import tiny_settings, train_run
 
 from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import HISTORY_COLUMNS, PUBLISHED, RunFolder
 from acl_bert.settings.method import Method
-from acl_bert.settings.study import Encoder, RunSettings
+from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.hardware import settle
 from acl_bert.training.loop import predict
-from acl_bert.training.run import finetune, open_run
 
 TRAINING = Training(epochs=3, batch_size=16, learning_rate=1e-3, device="cpu")
 
@@ -31,13 +30,9 @@ def settings(method: str = "acl", seed: int = 1, **training: Any) -> RunSettings
 def run(
     folder: Path, encoder: Path, tokens: Path, chosen: RunSettings, keep_model: bool = False
 ) -> RunFolder:
-    chosen = settle(chosen)
-    store, described = TokenStore(tokens), Encoder(path=str(encoder))
-    target = folder / "run"
-    with open_run(chosen, described, store, folder, target) as opened:
-        finetune(chosen, described, store, opened, keep_model=keep_model, report=lambda line: None)
-    assert not list(opened.work.parent.iterdir())
-    return RunFolder(target)
+    made = train_run(chosen, encoder, tokens, folder / "run", keep_model=keep_model)
+    assert not list((folder / "work").iterdir())
+    return made
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings
+from tiny_runs import tiny_settings, train_run
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import acl_bert.model  # noqa: F401  # makes the models' types known
@@ -19,14 +19,12 @@ from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.run_files import PUBLISHED, RunFolder
 from acl_bert.settings.method import method_rows
-from acl_bert.settings.study import Encoder, RunSettings
+from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.batches import load_batch
-from acl_bert.training.hardware import settle
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
-from acl_bert.training.run import finetune, open_run
 from acl_bert.training.step import training_step
 from acl_bert.training.teacher import (
     Teacher,
@@ -51,15 +49,11 @@ def run(
     teacher_outputs: Path | None = None,
     epochs: int = 1,
 ) -> RunFolder:
-    settings = settle(tiny_settings(method, TRAINING.model_copy(update={"epochs": epochs})))
-    store, described = TokenStore(tokens), Encoder(path=str(encoder))
+    settings = tiny_settings(method, TRAINING.model_copy(update={"epochs": epochs}))
     target = folder / method
-    with open_run(settings, described, store, folder, target, teacher_run) as opened:
-        finetune(
-            settings, described, store, opened, teacher_run, teacher_outputs,
-            keep_model=True, report=lambda line: None,
-        )  # fmt: skip
-    return RunFolder(target)
+    return train_run(
+        settings, encoder, tokens, target, teacher_run, teacher_outputs, keep_model=True
+    )
 
 
 @pytest.fixture(scope="module")

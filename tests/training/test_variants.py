@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings
+from tiny_runs import tiny_settings, train_run
 
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.run_files import PUBLISHED, RunFolder
 from acl_bert.settings.base import merge
 from acl_bert.settings.method import Method, method_rows
-from acl_bert.settings.study import Encoder
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import run as training_run
-from acl_bert.training.hardware import settle
-from acl_bert.training.run import finetune, open_run
 from acl_bert.training.teacher import load_teacher, write_teacher_outputs
 
 TRAINING = Training(epochs=1, batch_size=16, learning_rate=1e-3, device="cpu", precision="fp32")
@@ -67,17 +64,11 @@ class Runs:
     def _run(self, method: Method, teacher: Taught | None, keep_model: bool) -> RunFolder:
         self._count += 1
         target = self.folder / str(self._count)
-        settings = settle(tiny_settings(method, TRAINING))
-        described = Encoder(path=str(self.encoder))
-        taught_by = teacher.run.path if teacher else None
-        study = target.parent
-        with open_run(settings, described, self.tokens, study, target, taught_by) as opened:
-            finetune(
-                settings, described, self.tokens, opened, taught_by,
-                teacher.outputs if teacher else None,
-                keep_model=keep_model, report=lambda line: None,
-            )  # fmt: skip
-        return RunFolder(target)
+        taught_by, outputs = (teacher.run.path, teacher.outputs) if teacher else (None, None)
+        return train_run(
+            tiny_settings(method, TRAINING), self.encoder, self.tokens, target, taught_by, outputs,
+            keep_model=keep_model,
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

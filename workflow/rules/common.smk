@@ -30,6 +30,7 @@ from acl_bert.encoders import encoder_fingerprint
 from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
+from acl_bert.spares import forget_spares, put_all_back
 from acl_bert.study.layout import layout_of
 from acl_bert.study.plan.disk import check_room
 from acl_bert.study.plan.dry_run import runs_of

@@ -5,7 +5,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from acl_bert.errors import InputError
@@ -42,14 +41,13 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
     spans: list[tuple[float, float]] = []
     to_come = []
     for run in runs:
+        files = RunFolder(run.path(folder))
         try:
-            timings = RunFolder(run.path(folder)).timings()
+            seconds = files.timings()["seconds"]["total"]
+            spans.append(files.span())
         except InputError:
             to_come.append(run.cell)
             continue
-        start = datetime.fromisoformat(timings["started"]).timestamp()
-        seconds = timings["seconds"]["total"]
-        spans.append((start, start + seconds))
         for key in (run.cell, run.cell[:2], ()):
             lasted[key].append(seconds)
     total = len(spans) + len(to_come)

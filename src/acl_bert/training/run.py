@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 
 from acl_bert import __version__
-from acl_bert.errors import Interrupted
+from acl_bert.errors import InputError, Interrupted
 from acl_bert.evaluation.metrics import exit_scores, is_degenerate
 from acl_bert.files import publish_folder, write_csv, write_json, write_tensors
 from acl_bert.lease import Lease, hold
@@ -40,16 +39,18 @@ from acl_bert.run_files import (
 )
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training
+from acl_bert.spares import keep_spare, put_back, spare_path
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
 from acl_bert.training.checkpoints import Checkpoints
+from acl_bert.training.code import Code, running_code
 from acl_bert.training.interruption import interruptible
 from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
 from acl_bert.training.regimes import Plan
 from acl_bert.training.representations import write_representations
 from acl_bert.training.state import TrainingState
-from acl_bert.training.stopwatch import Stopwatch
+from acl_bert.training.stopwatch import Stopwatch, now
 from acl_bert.training.teacher import check_teacher, load_teacher, read_teacher_outputs
 
 
@@ -61,23 +62,47 @@ class OpenRun:
     """Where its files grow; the folder's name is the run's hash."""
     target: Path
     """Where they will be published."""
-    checkpoints: Checkpoints
+    study: Path
+    keep_model: bool
+    code: Code
     leases: tuple[Lease, Lease]
+    checkpoints: Checkpoints
 
-    @property
-    def made_meanwhile(self) -> bool:
-        """Whether the process that this one waited for has published the very run."""
-        if not any(lease.waited for lease in self.leases):
+    def is_made(self) -> bool:
+        """Whether the very run is finished, by this code; if by its spare, that is put in place."""
+        if self._is_whole(self.target):
+            return True
+        if not self._is_whole(spare_path(self.study, self.target)):
             return False
-        run = RunFolder(self.target)
-        return run.finished and run.run_hash == self.work.name
+        put_back(self.study, self.target)
+        return True
+
+    def _is_whole(self, folder: Path) -> bool:
+        run = RunFolder(folder)
+        try:
+            made_by = run.metrics()["run_hash"], run.timings().get("code")
+        except InputError:
+            return False
+        if made_by != (self.work.name, self.code.digest):
+            return False
+        if self.keep_model and not run.model_path.is_dir():
+            return False
+        # Written last; whatever was changed since is not as it was published.
+        end = run.metrics_path.stat().st_mtime_ns
+        return all(path.stat().st_mtime_ns <= end for path in folder.rglob("[!.]*.*"))
 
     def publish(self) -> None:
         """Move the work folder, whole, to the target. Raises TrainingError without the lease."""
-        for lease in self.leases:
-            lease.check()
+        _check_now(self.leases)
         publish_folder(self.work, self.target)
+        keep_spare(self.study, self.target)
         self.checkpoints.remove()
+
+
+def _check_now(leases: tuple[Lease, Lease]) -> None:
+    for lease in leases:
+        lease.look()
+        lease.check()
 
 
 @contextmanager
@@ -88,14 +113,18 @@ def open_run(
     study: Path,
     target: Path,
     teacher_run: Path | None = None,
+    keep_model: bool = False,
     checkpoint_minutes: float = 10.0,
     report: Callable[[str], None] = print,
-) -> Iterator[OpenRun]:
+) -> Iterator[OpenRun | None]:
     """Hold a run to be trained, whose work folder is named by its hash, with config.json in it.
 
-    `teacher_run`: the finished run that comes first, where the method has a teacher. Waits while
-    another process holds the run, or one of other settings that goes to the same place.
+    None where the very run is finished already, by this code: it is then at its target. `target`
+    is in the folder `study`. `teacher_run`: the finished run that comes first, where the method has
+    a teacher. `keep_model`: its weights too are published. Waits while another process holds the
+    run, or one of other settings that goes to the same place.
     """
+    code = running_code()
     fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
     teacher_hash = None
     if teacher_run:
@@ -106,11 +135,19 @@ def open_run(
         hold(lease_path(work), report) as of_run,
         hold(lease_path(target), report) as of_target,
     ):
-        checkpoints = Checkpoints(work.with_suffix(".checkpoints"), checkpoint_minutes)
-        run = OpenRun(work, target, checkpoints, (of_run, of_target))
-        if not run.made_meanwhile:
-            _clear(work)
-            _describe(work, settings, encoder, tokens, teacher_hash)
+        leases = (of_run, of_target)
+        checkpoints = Checkpoints(
+            work.with_suffix(".checkpoints"),
+            checkpoint_minutes,
+            code.digest,
+            guard=lambda: _check_now(leases),
+        )
+        run = OpenRun(work, target, study, keep_model, code, leases, checkpoints)
+        if run.is_made():
+            yield None
+            return
+        _clear(work)
+        _describe(work, settings, encoder, tokens, teacher_hash)
         yield run
 
 
@@ -154,7 +191,6 @@ def finetune(
     run: OpenRun,
     teacher_run: Path | None = None,
     teacher_outputs: Path | None = None,
-    keep_model: bool = False,
     score_dev: bool = True,
     report: Callable[[str], None] = print,
 ) -> None:
@@ -168,7 +204,13 @@ def finetune(
     came; a checkpoint is then written.
     """
     seconds = Stopwatch()
-    with interruptible() as check:
+    with interruptible() as uninterrupted:
+
+        def check() -> None:
+            uninterrupted()
+            for lease in run.leases:
+                lease.check()
+
         with seconds("start"):
             training = settings.training
             torch.set_num_threads(training.threads)
@@ -203,9 +245,9 @@ def finetune(
     for layer, scores in exits.items():
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         report(f"dev, epoch {state.best.epoch}, exit {layer}: {shown}")
-    if keep_model:
+    if run.keep_model:
         save_model(model, settings, encoder, tokens.task, exits, run.work / MODEL)
-    write_json(run.work / TIMINGS, _timings(state, training, device))
+    write_json(run.work / TIMINGS, _timings(state, training, device, run.code))
     teacher_hash = RunFolder(teacher_run).run_hash if teacher_run else None
     metrics = _metrics(state, settings, tokens, run.work.name, exits, degenerate, teacher_hash)
     write_json(run.work / METRICS, metrics)
@@ -231,11 +273,15 @@ def _build(
     return model
 
 
-def _timings(state: TrainingState, training: Training, device: torch.device) -> dict[str, Any]:
+def _timings(
+    state: TrainingState, training: Training, device: torch.device, code: Code
+) -> dict[str, Any]:
     history = state.history
     return {
-        "commit": source_commit(),
+        "commit": code.commit,
+        "code": code.digest,
         "started": state.seconds.started,
+        "ended": now(),
         "interruptions": state.interruptions,
         "seconds": state.seconds.rounded(),
         "steps": history.step,
@@ -360,18 +406,3 @@ def predict_test_sets(
         chosen = predict(model, rows, settings.training, between)[:, -1].argmax(axis=1)
         lines += [[name, *row] for row in zip(rows.index, chosen, strict=True)]
     write_csv(folder / TEST_PREDICTIONS, TEST_COLUMNS, lines)
-
-
-def source_commit() -> str | None:
-    """The commit of the code that runs, "+" where it was changed since; None outside git."""
-    here = Path(__file__).parent
-    try:
-        commit, status = (
-            subprocess.run(
-                ["git", "-C", str(here), *command], capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "."])
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return commit + ("+" if status else "")

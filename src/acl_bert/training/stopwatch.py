@@ -7,11 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 
+def now() -> str:
+    """ISO 8601, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 class Stopwatch:
     """Wall-clock seconds by part of a run; a part that comes again adds up."""
 
     def __init__(self) -> None:
-        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.started = now()
         """ISO 8601."""
         self._taken: dict[str, float] = {}
         self._running: tuple[str, float] | None = None

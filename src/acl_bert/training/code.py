@@ -1,0 +1,44 @@
+"""Which code trains: as it was when the process began, whatever becomes of its files meanwhile."""
+
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import acl_bert
+from acl_bert.files import content_hash
+
+# What a run's numbers come from, but for its settings and its rows.
+PACKAGES = ("evaluation", "model", "objectives", "tasks", "training")
+LIBRARIES = ("torch", "transformers", "numpy")
+
+
+@dataclass(frozen=True)
+class Code:
+    commit: str | None
+    """With "+" where files were changed since; None outside git."""
+    digest: str
+    """sha256 of what a run's numbers come from, libraries' versions included."""
+
+
+@cache
+def running_code() -> Code:
+    """To be called first where a process begins; later calls give the same."""
+    package = Path(acl_bert.__file__).parent
+    files = [path for name in PACKAGES for path in sorted((package / name).glob("**/*.py"))]
+    libraries = [f"{name} {version(name)}" for name in LIBRARIES]
+    return Code(_commit(package), " ".join([content_hash(files), *libraries]))
+
+
+def _commit(package: Path) -> str | None:
+    try:
+        commit, status = (
+            subprocess.run(
+                ["git", "-C", str(package), *command], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "."])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("+" if status else "")
