@@ -34,9 +34,10 @@ onerror:
 
 
 rule all:
-    """The whole study: its tables, its figures and its report."""
+    """The whole study: its tables, its figures and its report, and the runs, should one be lost."""
     default_target: True
     input:
+        run_results(),
         rules.tables.output,
         rules.figures.output,
         rules.write_report.output,

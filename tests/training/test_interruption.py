@@ -23,9 +23,10 @@ from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
 from acl_bert.training.code import Code, running_code
 
-TRAINING = Training(
-    epochs=3, batch_size=16, accumulation=2, learning_rate=1e-3, device="cpu", batches="shuffled"
-)
+TRAINING = Training(epochs=3, batch_size=16, accumulation=2, device="cpu", batches="shuffled")
+# With these the best epoch is the first of ACL and the last of the others.
+RATES = {"acl": 1.5e-2, "acl_gradvac": 2e-2, "jt_acl": 2e-2}
+BEST = {"acl": 1, "acl_gradvac": 3, "jt_acl": 3}
 SAME = (METRICS, HISTORY, EPOCHS, PREDICTIONS)
 
 
@@ -45,6 +46,7 @@ class Runs:
     ) -> tuple[RunFolder, list[str]]:
         """The finished run, and the lines it reported."""
         said: list[str] = []
+        training = {"learning_rate": RATES[method]} | training
         run = train_run(
             tiny_settings(method, TRAINING.model_copy(update=training)), self._encoder,
             self._tokens, study / "runs" / method, study=study, keep_model=keep_model,
@@ -61,7 +63,9 @@ def runs(tiny_encoder: Path, tiny_task: Path) -> Runs:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> dict[str, RunFolder]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    return {method: runs(folder, method)[0] for method in ("acl", "acl_gradvac", "jt_acl")}
+    made = {method: runs(folder, method)[0] for method in RATES}
+    assert {method: run.metrics()["selection"]["epoch"] for method, run in made.items()} == BEST
+    return made
 
 
 def at_call(
@@ -139,6 +143,22 @@ def test_stopped_again_and_again_it_ends_the_same(
     assert stops >= 3
     assert run.timings()["interruptions"] == stops
     assert_same(run, undisturbed["acl"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_it_goes_on_too(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its random state and the optimiser's, though a GPU promises no equal bits."""
+    whole, _ = runs(tmp_path / "whole", "acl", device="cuda")
+    with monkeypatch.context() as patch:
+        stop_at(patch, loop, "training_step", 7, signal.SIGTERM)
+        with pytest.raises(Interrupted, match="SIGTERM"):
+            runs(tmp_path, "acl", device="cuda")
+    torch.manual_seed(12345)
+    run, _ = runs(tmp_path, "acl", device="cuda")
+    losses, expected = ([row["loss"] for row in one.history()] for one in (run, whole))
+    assert losses == pytest.approx(expected, rel=1e-3)
 
 
 class Killed(BaseException):
