@@ -59,6 +59,7 @@ def test_a_run_is_expected_to_take_what_the_nearest_ones_took(tmp_path: Path) ->
         (to_come("jt"), 200),  # its own method's
         (to_come("acl_cl"), 150),  # its task and encoder's
         (to_come("jt", "other"), 400),  # all
+        (Run("mrpc", "tiny", "jt", 9), 150),  # its encoder's
     ):
         assert progress([*done, waiting], tmp_path).seconds == pytest.approx(seconds)
 

@@ -1,6 +1,10 @@
-"""The runs of a study, and where they lie: the study's own, and those that a λ is chosen from."""
+"""The runs of a study, where they lie, and what is known of one from the others.
 
-from collections.abc import Iterator
+They are the study's own, and those that a λ is chosen from.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,3 +38,28 @@ def planned_runs(study: Study) -> Iterator[Run]:
         yield Run(*cell)
     for task, encoder, method, weight, seed in study.tuning_cells():
         yield Run(task, encoder, method, seed, weight)
+
+
+class Nearest:
+    """What is to be expected of a run by the finished ones that are nearest to it.
+
+    Those of its own task, encoder and method, else of its task and encoder, else of its encoder,
+    else all; `summary` makes one value of theirs.
+    """
+
+    def __init__(
+        self, known: Iterable[tuple[Run, float]], summary: Callable[[list[float]], float]
+    ) -> None:
+        found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for run, value in known:
+            for key in self._keys(run):
+                found[key].append(value)
+        self._values = {key: summary(values) for key, values in found.items()}
+
+    @staticmethod
+    def _keys(run: Run) -> tuple[tuple[str, ...], ...]:
+        return run.cell, run.cell[:2], run.cell[1:2], ()
+
+    def __call__(self, run: Run, unknown: float) -> float:
+        """`unknown` where no run is finished."""
+        return next((self._values[key] for key in self._keys(run) if key in self._values), unknown)

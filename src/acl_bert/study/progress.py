@@ -2,14 +2,13 @@
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.run_files import RunFolder
-from acl_bert.study.planned import Run
+from acl_bert.study.planned import Nearest, Run
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
     """Of the runs that lie, or will lie, in a study's folder; tuning runs count like any.
 
     Reads nothing but the finished runs' timings. A run to come is expected to take as long as the
-    finished ones of its task, encoder and method did on average, else those of its task and
-    encoder, else all; and as many at a time as so far: the sum of the runs' seconds over the time
-    in which they went on. `seconds` is None where no run is done, or none to come.
+    finished ones nearest to it did on average; and as many to go on at a time as so far: the sum of
+    the runs' seconds over the time in which they went on. `seconds` is None where no run is done,
+    or none to come.
     """
-    lasted: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    lasted: list[tuple[Run, float]] = []
     spans: list[tuple[float, float]] = []
     to_come = []
     for run in runs:
@@ -46,18 +45,15 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
             seconds = files.timings()["seconds"]["total"]
             spans.append(files.span())
         except InputError:
-            to_come.append(run.cell)
+            to_come.append(run)
             continue
-        for key in (run.cell, run.cell[:2], ()):
-            lasted[key].append(seconds)
+        lasted.append((run, seconds))
     total = len(spans) + len(to_come)
-    if not to_come or not any(lasted[()]):
+    expected = Nearest(lasted, statistics.fmean)
+    work = sum(expected(run, unknown=0.0) for run in to_come)
+    if not work:
         return Progress(len(spans), total, None)
-    expected = {key: statistics.fmean(values) for key, values in lasted.items()}
-    work = sum(
-        next(expected[key] for key in (cell, cell[:2], ()) if key in expected) for cell in to_come
-    )
-    at_a_time = sum(lasted[()]) / _time_taken(spans)
+    at_a_time = sum(seconds for _, seconds in lasted) / _time_taken(spans)
     return Progress(len(spans), total, work / at_a_time)
 
 

@@ -4,7 +4,6 @@ import os
 import shutil
 import statistics
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from acl_bert.run_files import CALIBRATION, Calibration, RunFolder
 from acl_bert.settings.explain import unknown
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.plan.sizes import Cell, Sizes, costs
-from acl_bert.study.planned import Run
+from acl_bert.study.planned import Nearest, Run
 
 
 @dataclass(frozen=True)
@@ -124,14 +123,10 @@ def _gpu_here() -> str:
 
 
 class Correction:
-    """By how much finished runs took longer than reckoned.
-
-    That of a run's own task, encoder and method, else of its task and encoder, its encoder, or all:
-    the median of each.
-    """
+    """By how much finished runs took longer than reckoned: the median of those nearest to a run."""
 
     def __init__(self, runs: Iterable[Run], sizes: Sizes, folder: Path, rates: Rates) -> None:
-        found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        found: list[tuple[Run, float]] = []
         self.runs = 0
         self.devices: set[str] = set()
         for run in runs:
@@ -142,17 +137,11 @@ class Correction:
             self.runs += 1
             self.devices.add(f"{timings['device']}, {timings['precision']}")
             reckoned = rates.training(run, sizes.cell(*run.cell))
-            ratio = timings["seconds"]["total"] / reckoned
-            for key in self._keys(run):
-                found[key].append(ratio)
-        self._factors = {key: statistics.median(ratios) for key, ratios in found.items()}
-
-    @staticmethod
-    def _keys(run: Run) -> tuple[tuple[str, ...], ...]:
-        return run.cell, run.cell[:2], run.cell[1:2], ()
+            found.append((run, timings["seconds"]["total"] / reckoned))
+        self._factor = Nearest(found, statistics.median)
 
     def __call__(self, run: Run) -> float:
-        return next((self._factors[key] for key in self._keys(run) if key in self._factors), 1.0)
+        return self._factor(run, unknown=1.0)
 
 
 @dataclass(frozen=True)
