@@ -21,13 +21,18 @@ READY := $(VENV)/.ready
 ifneq ($(GLUE_DIR),)
 SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
+# Snakemake takes some wrong numbers without a word.
+number = $(shell printf %s '$(1)' | grep -xE '[1-9][0-9]*')
+$(foreach name,JOBS GPU_SLOTS,$(if $($(name)),$(if $(call number,$($(name))),,\
+  $(error $(name)=$($(name)): give a whole number, 1 or more))))
 # How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
-GPU_SLOTS ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | wc -l)),1)
+GPU_SLOTS ?= $$($(BIN)/python -m acl_bert.gpus)
 # The limits of this machine, cores and slots; or of a cluster, jobs in its queue. Where none is
 # given, those of the profile.
 ifeq ($(PROFILE),local)
-LIMITS = $(if $(JOBS),--cores $(JOBS)) --resources gpu=$(GPU_SLOTS)
-PLANNED = $(if $(JOBS),--cores $(JOBS)) --gpus $(GPU_SLOTS)
+CORES = $(if $(JOBS),--cores $(JOBS))
+LIMITS = $(CORES) --resources gpu=$(GPU_SLOTS)
+PLANNED = $(CORES) --gpus $(GPU_SLOTS)
 else
 LIMITS = $(if $(JOBS),--jobs $(JOBS))
 endif

@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "acl_bert"
 
-BASE = {"errors", "files", "encoders", "run_files", "lease", "spares", "settings", "tasks"}
+BASE = {"errors", "files", "gpus", "encoders", "run_files", "lease", "spares", "settings", "tasks"}
 TRAINABLE = BASE | {"evaluation", "objectives", "model"}
 
 # What each part may import of the others. A new part has to be given its place here.

@@ -129,7 +129,7 @@ def finetune(args: argparse.Namespace) -> None:
 
 def _claim_gpu(training: Any) -> None:
     """Settle which of several GPUs this process sees, before anything imports torch."""
-    from acl_bert.training.gpus import claim_gpu
+    from acl_bert.gpus import claim_gpu
 
     if training.device != "cpu" and (gpu := claim_gpu()):
         _report(f"takes GPU {gpu}")

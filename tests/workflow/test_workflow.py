@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from checkouts import ROOT, checkout, written
+from pretend_gpus import TWO, nvidia_smi
 
 from acl_bert.run_files import TIMINGS
 from acl_bert.settings.study import load_study
@@ -154,6 +156,17 @@ def test_every_spelling_of_a_lambda_finds_its_files(clean: Path, tmp_path: Path)
     jobs = plan(clean, "--configfile", written(tmp_path / "mine.yaml", config))
     weights = {job["weight"] for rule, job in jobs if rule == "tuning_run"}
     assert weights == {"1.0", "0.25", "1e-05"} == {str(float(weight)) for weight in weights}
+
+
+def test_runs_ask_for_a_gpu_where_they_may_use_one(
+    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "mine.yaml", SMALL | {"methods": {"ce": {}}, "analyses": {}})
+    monkeypatch.setenv("PATH", str(nvidia_smi(tmp_path / "bin", TWO)), prepend=":")
+    for visible, asking in (("1", 1), ("-1", 0)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        said = snakemake(clean, "--dry-run", "--configfile", path).stdout
+        assert len(re.findall(r"resources: .*\bgpu=1\b", said)) == asking, said
 
 
 def test_what_the_disk_cannot_hold_is_not_started(clean: Path, tmp_path: Path) -> None:

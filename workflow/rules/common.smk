@@ -4,7 +4,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ shell.prefix(PREFIX)
 from acl_bert import run_files
 from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint
+from acl_bert.gpus import visible_gpus
 from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
@@ -94,7 +94,7 @@ REPORT_CATEGORIES = {
 TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []
 # Runs share one GPU one after the other; without a GPU only the cores bound them. On a cluster,
 # whose submitting host need not have one, its profile says what a run gets.
-GPU = 1 if STUDY.training.device != "cpu" and shutil.which("nvidia-smi") else 0
+GPU = 1 if STUDY.training.device != "cpu" and visible_gpus() else 0
 # What a run asks of a cluster. Steps of a base encoder, 32 items each, take a modern GPU a third of
 # this time; and a run that is cut off goes on from its checkpoint with more time.
 START_MINUTES = 5

@@ -1,9 +1,7 @@
 """How long a study's runs should take, on hardware that was measured or is assumed."""
 
 import os
-import shutil
 import statistics
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
+from acl_bert.gpus import visible_gpus
 from acl_bert.run_files import CALIBRATION, Calibration, RunFolder
 from acl_bert.settings.explain import unknown
 from acl_bert.settings.yaml_file import read_yaml
@@ -85,7 +84,8 @@ def rates(sizes: Sizes, folder: Path, hardware: str | None, on_gpu: bool, thread
         source = f"a step's arithmetic as on {cpu['title']}, measured on another machine"
         return Rates(dict.fromkeys(sizes.encoders, speed), source, measured=False)
     gpu = costs()["gpu"]
-    named = hardware or next((name for name in known if name in _gpu_here()), gpu["default"])
+    here = next((one.title for one in visible_gpus()), "")
+    named = hardware or next((name for name in known if name in here), gpu["default"])
     speed = Speed(float(gpu["update"]), float(gpu["share"]) * float(known[named]))
     source = f"{named}, of which nobody measured it: {gpu['share']:.0%} of its peak are assumed"
     return Rates(dict.fromkeys(sizes.encoders, speed), source, measured=False)
@@ -112,14 +112,6 @@ def _fitted(sizes: Sizes, encoder: str, measured: Calibration) -> Speed:
     )
     slope = max(long - short, 0.01 * long) / (many - few)  # a GPU may not notice the length
     return Speed(max(0.0, short - few * slope) / size.layers, 1 / slope)
-
-
-def _gpu_here() -> str:
-    """The first GPU's name, empty without one. Not by torch, which takes seconds to import."""
-    if not shutil.which("nvidia-smi"):
-        return ""
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0]
 
 
 class Correction:
@@ -170,7 +162,7 @@ class Slots:
 
     def on_gpu(self, device: str) -> bool:
         """Whether training with this `training.device` is on a GPU."""
-        return device != "cpu" and (self.jobs is not None or bool(shutil.which("nvidia-smi")))
+        return device != "cpu" and (self.jobs is not None or bool(visible_gpus()))
 
     def at_a_time(self, on_gpu: bool, threads: int) -> int:
         """Runs that go on at once, at most."""
