@@ -21,6 +21,7 @@ include: "workflow/rules/targets.smk"
 # the parameters of a job while the job before it runs, be it joined through ancient() only.
 onstart:
     check_disk()
+    fetch_encoders()
     write_study(STUDY, STUDY_FILE)
 
 

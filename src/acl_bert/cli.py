@@ -34,7 +34,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def tokenise(args: argparse.Namespace) -> None:
-    from acl_bert.encoders import encoder_fingerprint, fetch_encoder, resolve_path
+    from acl_bert.encoders import encoder_fingerprint, resolve_path
     from acl_bert.run_files import data_path, tokens_path
     from acl_bert.settings.study import load_study
     from acl_bert.tasks.tokens import tokenise
@@ -42,8 +42,6 @@ def tokenise(args: argparse.Namespace) -> None:
     study = load_study(args.config)
     encoder = study.encoder(args.encoder)
     folder = args.results / study.name
-    # Its weights too, though no token needs them: the jobs that train may have no network.
-    fetch_encoder(encoder.path, encoder.revision)
     tokenise(
         data_path(folder, args.task),
         resolve_path(encoder.path),

@@ -1,6 +1,7 @@
 """Where a pre-trained encoder comes from: the hub, a local folder, or a Python package."""
 
 import importlib.util
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,20 @@ def resolve_path(path: str) -> str:
         raise InputError(f"encoder {path!r}: no such folder; give a hub id or an existing folder")
     else:
         return path
+    if lacking := _lacking(folder):
+        raise InputError(
+            f"encoder {path!r}: {folder} holds no {lacking}; give a folder as transformers' "
+            "save_pretrained writes it, the tokenizer's too"
+        )
+    return str(folder)
+
+
+def _lacking(folder: Path) -> str | None:
+    """The first thing that a run needs of an encoder and its folder has not."""
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
-            raise InputError(
-                f"encoder {path!r}: {folder} holds no {name}; "
-                "give a folder as transformers' save_pretrained writes it"
-            )
-    if not _vocabularies(folder):
-        raise InputError(f"encoder {path!r}: {folder} holds no tokenizer; save it there too")
-    return str(folder)
+            return name
+    return None if _vocabularies(folder) else "tokenizer"
 
 
 def _vocabularies(folder: Path) -> list[Path]:
@@ -74,7 +80,8 @@ def encoder_fingerprint(path: str, revision: str | None) -> str:
 def fetch_encoder(path: str, revision: str | None) -> None:
     """Have all of an encoder here: from then on it loads without network.
 
-    Raises InputError where the hub has no such encoder, or cannot be reached.
+    Asks the hub for nothing where all is in its cache. Raises InputError where the hub has no such
+    encoder, or not all that a run needs of it, or cannot be reached.
     """
     if Path(resolve_path(path)).is_dir():
         return
@@ -82,13 +89,29 @@ def fetch_encoder(path: str, revision: str | None) -> None:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     wanted = ["*.json", "*.txt", "*.model", WEIGHTS]
+
+    def lacking(cached: bool) -> str | None:
+        folder = snapshot_download(
+            path, revision=revision, allow_patterns=wanted, local_files_only=cached
+        )
+        return _lacking(Path(folder))
+
     try:
-        snapshot_download(path, revision=revision, allow_patterns=wanted)
+        with suppress(LocalEntryNotFoundError):
+            if lacking(cached=True) is None:
+                return
+        missing = lacking(cached=False)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"encoder {path!r}: cannot be fetched ({first_line(error)}); check its id and "
             "revision, and the network"
         ) from error
+    if missing:
+        raise InputError(
+            f"encoder {path!r}: no {missing} was found on the hub, nor in its cache; fetch it with "
+            "network, or, where the hub has the encoder in another form, load it with "
+            "transformers, save it and its tokenizer by save_pretrained, and give that folder"
+        )
 
 
 def file_at_hand(path: str, revision: str | None, name: str) -> Path | None:

@@ -25,7 +25,7 @@ shell.prefix(PREFIX)
 # Nothing imported here imports torch: a dry run must be quick.
 from acl_bert import run_files
 from acl_bert.errors import InputError
-from acl_bert.encoders import encoder_fingerprint
+from acl_bert.encoders import encoder_fingerprint, fetch_encoder
 from acl_bert.gpus import visible_gpus
 from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
@@ -102,7 +102,8 @@ STEPS_PER_MINUTE = 200
 UNKNOWN_MINUTES = 240
 # Runs of less are submitted together.
 SHORT_MINUTES = 20
-# Jobs need no network: whatever comes from it, `prepare` and `tokenise` have fetched.
+# Jobs that train need no network: what comes from it was fetched at the start, or by `prepare` and
+# `tokenise`.
 OFFLINE = "HF_HUB_OFFLINE=1 "
 
 
@@ -147,14 +148,30 @@ def of_teacher(wildcards):
     return [path.format(**cell) for path in needed]
 
 
+# What the hooks of the Snakefile call; on a cluster's nodes there are none.
+def runs_to_train():
+    """Those whose jobs are about to start."""
+    jobs = workflow.dag.needrun_jobs()
+    return runs_of((job.rule.name, job.wildcards_dict) for job in jobs)
+
+
+def fetch_encoders():
+    """Have what is to be trained at hand before the first of many jobs waits for a GPU."""
+    for name in sorted({run.encoder for run in runs_to_train()}):
+        encoder = STUDY.encoder(name)
+        try:
+            fetch_encoder(encoder.path, encoder.revision)
+        except InputError as error:
+            raise WorkflowError(str(error))
+
+
 def check_disk():
-    """Refuse to start what the disk cannot hold. On a cluster's nodes there are no hooks."""
+    """Refuse to start what the disk cannot hold."""
     given = {name: each.value for name, each in workflow.global_resources.items()}
     slots = Slots(given["_nodes"], given["_cores"], given.get("gpu"))
     at_a_time = slots.at_a_time(bool(GPU), STUDY.training.threads)
-    jobs = [(job.rule.name, job.wildcards_dict) for job in workflow.dag.needrun_jobs()]
     try:
-        check_room(STUDY, STUDY_DIR, runs_of(jobs), at_a_time)
+        check_room(STUDY, STUDY_DIR, runs_to_train(), at_a_time)
     except InputError as error:
         raise WorkflowError(str(error))
 
