@@ -35,6 +35,7 @@ LIMITS = $(CORES) --resources gpu=$(GPU_SLOTS)
 PLANNED = $(CORES) --gpus $(GPU_SLOTS)
 else
 LIMITS = $(if $(JOBS),--jobs $(JOBS))
+PLANNED = $(LIMITS)
 endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) $(LIMITS) $(SOURCE)
 
@@ -70,7 +71,8 @@ test-cluster: $(READY) ## what a SLURM cluster does to a study, on a pretend one
 plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
 	@set -o pipefail; $(SNAKEMAKE) --configfile "$(CONFIG)" --dry-run 2>&1 | \
 	  $(BIN)/python -m acl_bert plan --config "$(CONFIG)" --dry-run - \
-	  --profile workflow/profiles/$(PROFILE) $(PLANNED) $(if $(HARDWARE),--hardware $(HARDWARE))
+	  $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)") \
+	  --profile workflow/profiles/$(PROFILE) $(PLANNED)
 
 calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
 	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"

@@ -1,9 +1,12 @@
 """What make would run, read by the shell that would run it."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pretend_gpus import CUT, TWO, nvidia_smi
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,3 +41,53 @@ def test_a_folder_of_glue_reaches_the_workflow_as_one_word(tmp_path: Path) -> No
         ["bash", "-c", 'printf "%s\\n" ' + command], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert f"source={{kind: glue, folder: '{folder}'}}" in printed
+
+
+def limits(*arguments: str, path: Path, **environment: str) -> str:
+    """What Snakemake is told to run at a time, by `make reproduce`."""
+    environment = os.environ | {"PATH": f"{path}:{os.environ['PATH']}"} | environment
+    lines = subprocess.run(
+        ["make", "-n", "reproduce", f"VENV={sys.prefix}", *arguments],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    command = next(line for line in lines if "--profile" in line)
+    return subprocess.run(
+        ["bash", "-c", "echo " + command], env=environment, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+
+
+def test_by_default_a_job_a_gpu(tmp_path: Path) -> None:
+    tool = nvidia_smi(tmp_path / "bin", CUT)
+    assert " --resources gpu=4 " in limits(path=tool)
+    assert " --resources gpu=3 " in limits(path=tool, CUDA_VISIBLE_DEVICES="0")
+    assert " --resources gpu=1 " in limits(path=tool, CUDA_VISIBLE_DEVICES="")
+    assert " --cores 2 --resources gpu=8 " in limits("GPU_SLOTS=8", "JOBS=2", path=tool)
+    slurm = limits("PROFILE=slurm", "JOBS=50", path=tool)
+    assert " --jobs 50 " in slurm and "gpu=" not in slurm
+
+
+def test_help_asks_for_no_gpu(tmp_path: Path) -> None:
+    tool = nvidia_smi(tmp_path / "bin", TWO)
+    environment = os.environ | {"PATH": f"{tool}:{os.environ['PATH']}"}
+    subprocess.run(["make", "help"], cwd=ROOT, env=environment, check=True, capture_output=True)
+    assert not (tool / "called").exists()
+
+
+@pytest.mark.parametrize("name", ["JOBS", "GPU_SLOTS"])
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "1.5", "2 3"])
+def test_a_wrong_number_is_refused(name: str, value: str) -> None:
+    done = subprocess.run(
+        ["make", "-n", "reproduce", f"{name}={value}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"{name}={value}: give a whole number, 1 or more" in done.stderr
+
+
+def test_the_plan_is_of_what_would_be_run(tmp_path: Path) -> None:
+    arguments = ["plan", f"GLUE_DIR={tmp_path}", "PROFILE=slurm", "JOBS=50"]
+    lines = subprocess.run(
+        ["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    snakemake, plan = lines.split("--dry-run 2>&1", 1)
+    assert f"'$(realpath -e \"{tmp_path}\")'" in snakemake and "--jobs 50" in snakemake
+    assert f'--glue-dir "{tmp_path}"' in plan and "--jobs 50" in plan

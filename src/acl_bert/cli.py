@@ -432,8 +432,9 @@ def plan(args: argparse.Namespace) -> None:
     from acl_bert.study.plan.hours import Slots
     from acl_bert.study.plan.page import plan
 
-    study = load_study(args.config)
-    slots = Slots.of_profile(args.profile, args.cores, args.gpus)
+    source = {"kind": "glue", "folder": str(args.glue_dir)}
+    study = load_study(args.config, changes={"source": source} if args.glue_dir else {})
+    slots = Slots.of_profile(args.profile, args.cores, args.gpus, args.jobs)
     dry_run = None
     if args.dry_run is not None:
         piped = str(args.dry_run) == "-"
@@ -670,6 +671,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     planned.add_argument("--cores", help="as Snakemake's, instead of the profile's")
     planned.add_argument("--gpus", type=int, help="its resource gpu, instead of the profile's")
+    planned.add_argument("--jobs", type=int, help="in a cluster's queue, instead of the profile's")
+    planned.add_argument(
+        "--glue-dir", type=Path, help="a folder in GLUE's TSV layout, instead of the study's source"
+    )
     planned.add_argument(
         "--hardware", help="a GPU that costs.yaml knows, or cpu, instead of what was measured"
     )

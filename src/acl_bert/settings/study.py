@@ -554,10 +554,15 @@ def _written(patch: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     return {key: value for key, value in written.items() if key not in without}
 
 
-def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Study:
+def load_study(
+    config: Path | Mapping[str, Any],
+    origin: str = "config",
+    changes: Mapping[str, Any] | None = None,
+) -> Study:
     """The study in a YAML file, or in a mapping already read from `origin`; every fault at once.
 
-    Raises InputError naming file, key, fault and the nearest valid key.
+    `changes` take the place of its keys, as those of Snakemake's --config do. Raises InputError
+    naming file, key, fault and the nearest valid key.
     """
     if isinstance(config, Path):
         origin = str(config)
@@ -565,7 +570,7 @@ def load_study(config: Path | Mapping[str, Any], origin: str = "config") -> Stud
     if not isinstance(config, Mapping):
         raise InputError(f"{origin}: a study is a mapping of keys; see config/README.md")
     try:
-        study = Study.model_validate(config)
+        study = Study.model_validate({**config, **(changes or {})})
         _ = study.task_specs  # rows are checked here, not at first use
         study._check_circles()
         study._check_analyses()

@@ -1,5 +1,6 @@
 """What Snakemake itself prints, read."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from acl_bert.errors import InputError
-from acl_bert.study.plan.dry_run import TEACHING, DryRun, read_dry_run, runs_of
+from acl_bert.study.plan.dry_run import SUBMITTED, TEACHING, DryRun, read_dry_run, runs_of
 from acl_bert.study.planned import Run
 
+ROOT = Path(__file__).parents[3]
 SNAKEFILE = """
 CELL = "/{task}/{encoder}/{method}/{seed}/{weight}"
 METHOD = "acl@gate.mode=observe,lambda=0.1"
@@ -38,18 +40,35 @@ def dry_run(folder: Path, *arguments: str) -> DryRun:
 
 @pytest.mark.parametrize(
     ("arguments", "submissions"),
-    [(("--groups", "tuning_run=one", "teacher_outputs=other"), 5), ((), 3)],
-    ids=["apart", "grouped"],
+    [
+        (("--groups", "tuning_run=one", "teacher_outputs=other"), [1] * 4),
+        ((), [2, 2]),
+        (("--group-components", "both=2"), [4]),
+    ],
+    ids=["apart", "grouped", "more together"],
 )
 def test_jobs_with_their_wildcards_and_submissions(
-    tmp_path: Path, arguments: tuple[str, ...], submissions: int
+    tmp_path: Path, arguments: tuple[str, ...], submissions: list[int]
 ) -> None:
     read = dry_run(tmp_path, *arguments)
     method = "acl@gate.mode=observe,lambda=0.1"
     runs = [Run("rte", "tiny", method, seed, 0.5) for seed in (1, 2)]
     assert sorted(runs_of(read.jobs), key=lambda run: run.seed) == runs
     assert sorted(runs_of(read.jobs, TEACHING), key=lambda run: run.seed) == runs
-    assert (len(read.jobs), read.submissions) == (5, submissions)
+    assert len(read.jobs) == 5
+    assert [len(jobs) for jobs in read.submissions] == submissions
+    if max(submissions) > 1:
+        assert all(set(runs_of(jobs)) == set(runs_of(jobs, TEACHING)) for jobs in read.submissions)
+
+
+def test_rules_that_a_cluster_is_given() -> None:
+    """Those that have a command and are not local; `use rule` takes over what it is of."""
+    text = "".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+    rules = re.findall(r"^rule (\w+):\n((?:    .*\n|\n)+)", text, re.MULTILINE)
+    given = {name for name, body in rules if "shell:" in body and "localrule: True" not in body}
+    inherited = re.findall(r"^use rule (\w+) as (\w+) with:", text, re.MULTILINE)
+    given |= {new for old, new in inherited if old in given}
+    assert len(rules) > 10 and given == set(SUBMITTED)
 
 
 def test_what_is_not_whole_is_refused(tmp_path: Path) -> None:
@@ -63,4 +82,4 @@ def test_what_is_not_whole_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_to_do_is_no_fault() -> None:
     said = "Nothing to be done (all requested files are present and up to date)."
-    assert read_dry_run(["Building DAG of jobs...", said]) == DryRun([], 0)
+    assert read_dry_run(["Building DAG of jobs...", said]) == DryRun([])

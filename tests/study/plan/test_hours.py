@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pretend_gpus import TWO, nvidia_smi
 from run_folders import finish_run
 
 from acl_bert.errors import InputError
@@ -137,6 +138,21 @@ def test_what_a_profile_lets_run_at_a_time(
     slots = Slots.of_profile(tmp_path, cores)
     assert slots.at_a_time(on_gpu, threads) == at_a_time
     assert slots.on_gpu("cpu") is False
-    if slots.jobs is None:
+    if slots.jobs is not None:
+        assert Slots.of_profile(tmp_path, jobs=7).at_a_time(on_gpu, threads) == 7
+    else:
         more = Slots.of_profile(tmp_path, cores="16", gpus=3)
         assert more.at_a_time(on_gpu=True, threads=2) == 3
+
+
+def test_the_gpus_here_are_asked_for(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(nvidia_smi(tmp_path / "bin", TWO)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    here = Slots(None, 1, 1)
+    assert here.on_gpu("auto") and not here.on_gpu("cpu")
+    found = rates(Sizes(study, tmp_path), tmp_path, None, on_gpu=True, threads=1)
+    assert found.source.startswith("H100, ")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert not here.on_gpu("auto") and Slots(8, 1, None).on_gpu("auto")

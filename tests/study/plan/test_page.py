@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from run_folders import finish_run
 
+from acl_bert.cli import main
 from acl_bert.run_files import data_path
 from acl_bert.settings.study import load_study
 from acl_bert.study.plan.dry_run import DryRun
@@ -57,6 +58,17 @@ def test_only_what_is_not_in_the_cache_is_downloaded(tmp_path: Path, no_cache: P
     assert "Downloads" in page and "data sets" not in page
 
 
+def test_another_source_is_planned_as_it_would_be_run(
+    tmp_path: Path, no_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["plan", "--config", str(CONFIG / "paper.yaml"), "--results", str(tmp_path)]
+    pages = []
+    for more in ([], ["--glue-dir", str(tmp_path)]):
+        assert main(command + more) == 0
+        pages.append(capsys.readouterr().out)
+    assert ["data sets" in page for page in pages] == [True, False]
+
+
 def test_a_study_under_way(tmp_path: Path) -> None:
     config = {
         "name": "small",
@@ -81,15 +93,26 @@ def test_a_study_under_way(tmp_path: Path) -> None:
     assert 2 + 2 * 2 < float(time) < 2 + 2 * 2 * 1.7
     # What Snakemake would repeat counts again, and only what it would run at all.
     again = {"task": "acceptability", "encoder": "tiny", "method": "ce", "seed": "1"}
-    jobs = DryRun([("finetune", again), ("all", {})], submissions=2)
+    jobs = DryRun([[("finetune", again)], [("all", {})]])
     page = plan(study, tmp_path, ONE, jobs, None)
     assert "3 done, 1 to come" in page and "Jobs to come: 2\n  finetune 1 · all 1\n" in page
     assert re.search(r"Time: 2\.0 hours; 2\.0 h at best, with 1 at a time", page)
     page = plan(study, tmp_path, Slots(8, 1, None), jobs, None)
-    assert "Jobs to come: 2, in at most 2 submissions\n" in page
+    assert "Jobs to come: 2; submissions to the cluster: 1\n" in page
+    # One run is not divided among many places.
+    assert "2.0 h at best, with 1 at a time" in page
+    # Four runs go on side by side, but for two that a cluster is given together.
+    seeds = [("finetune", again | {"seed": seed}) for seed in "1234"]
+    jobs = DryRun([seeds[:2], seeds[2:3], seeds[3:]])
+    page = plan(study, tmp_path, Slots(8, 1, None), jobs, None)
+    assert "Time: 8.0 hours; 4.0 h at best, with 3 at a time" in page
+    page = plan(study, tmp_path, Slots(2, 1, None), jobs, None)
+    assert "4.0 h at best, with 2 at a time" in page
+    page = plan(study, tmp_path, Slots(None, 8, 4), jobs, None)
+    assert "2.0 h at best, with 4 at a time" in page, "no groups on one machine"
 
 
 def test_a_study_that_is_done(tmp_path: Path) -> None:
     study = load_study(CONFIG / "demo.yaml")
-    page = plan(study, tmp_path, ONE, DryRun([], 0), None)
+    page = plan(study, tmp_path, ONE, DryRun([]), None)
     assert "36 done, 0 to come" in page and "Time" not in page

@@ -147,8 +147,17 @@ class Slots:
     """`gpu` of the workflow's resources; None where nothing bounds it."""
 
     @classmethod
-    def of_profile(cls, folder: Path, cores: str | None = None, gpus: int | None = None) -> "Slots":
-        """As a Snakemake profile says; `cores` and `gpus` as on the command line, in its place."""
+    def of_profile(
+        cls,
+        folder: Path,
+        cores: str | None = None,
+        gpus: int | None = None,
+        jobs: int | None = None,
+    ) -> "Slots":
+        """As a Snakemake profile says; `cores`, `gpus` and `jobs` as on the command line instead.
+
+        `jobs` counts on a cluster alone.
+        """
         keys: dict[str, Any] = read_yaml(folder / "config.yaml") or {}
         given = str(cores or keys.get("cores", "all"))
         count = int(given) if given.isdigit() else len(os.sched_getaffinity(0))
@@ -158,7 +167,7 @@ class Slots:
         if gpus is None and "gpu" in resources:
             gpus = int(resources["gpu"])
         cluster = keys.get("executor", "local") != "local"
-        return cls(int(keys.get("jobs", 1)) if cluster else None, count, gpus)
+        return cls(int(jobs or keys.get("jobs", 1)) if cluster else None, count, gpus)
 
     def on_gpu(self, device: str) -> bool:
         """Whether training with this `training.device` is on a GPU."""

@@ -2,8 +2,9 @@
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from acl_bert.encoders import WEIGHTS, file_at_hand
@@ -37,21 +38,24 @@ def plan(
     """
     sizes = Sizes(study, folder)
     runs = list(planned_runs(study))
+    on_cluster = slots.jobs is not None
     if dry_run is None:
         to_come = [run for run in runs if not (run.path(folder) / METRICS).is_file()]
+        parts = [Part([run]) for run in to_come]
     else:
         to_come = runs_of(dry_run.jobs)
+        groups = dry_run.submissions if on_cluster else [[job] for job in dry_run.jobs]
+        found = (Part(runs_of(jobs), runs_of(jobs, TEACHING)) for jobs in groups)
+        parts = [part for part in found if part.runs or part.outputs_of]
     threads = study.training.threads
     on_gpu = slots.on_gpu(study.training.device) if hardware is None else hardware != "cpu"
     at_a_time = slots.at_a_time(on_gpu, threads)
     known = rates(sizes, folder, hardware, on_gpu, threads)
     correction = Correction(runs if hardware is None else [], sizes, folder, known)
-    work = Work(
-        sizes, known, correction, to_come, runs_of(dry_run.jobs, TEACHING) if dry_run else []
-    )
+    work = Work(sizes, known, correction, parts)
     blocks = [
         _there(study, folder, runs, len(to_come)),
-        _jobs(dry_run, on_cluster=slots.jobs is not None) if dry_run else [],
+        _jobs(dry_run, on_cluster) if dry_run else [],
         _training(work, sizes, "GPU-hours" if on_gpu else "hours", at_a_time) if to_come else [],
         _disk(room(study, sizes, folder, to_come, at_a_time)),
         _downloads(study, sizes, folder),
@@ -60,29 +64,49 @@ def plan(
 
 
 @dataclass(frozen=True)
+class Part:
+    """What is done one by one: runs, and `outputs_of`, teachers whose items are computed."""
+
+    runs: list[Run]
+    outputs_of: list[Run] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Work:
-    """What is to be trained, and `outputs_of`: the teachers whose items are to be computed."""
+    """What is to be trained, in parts that may go on side by side."""
 
     sizes: Sizes
     rates: Rates
     correction: Correction
-    runs: list[Run]
-    outputs_of: list[Run]
+    parts: list[Part]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for part in self.parts for run in part.runs]
 
     def seconds(self) -> dict[tuple[str, str], Counter[str]]:
         """By encoder and task, and by kind of method."""
         found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for run, kind, seconds in chain.from_iterable(map(self._jobs, self.parts)):
+            found[run.encoder, run.task][kind] += seconds  # type: ignore[assignment]
+        return found
+
+    def span(self, at_a_time: int) -> float:
+        """Seconds from start to end at least: some parts wait for others, which is left out."""
+        parts = [sum(seconds for *_, seconds in self._jobs(part)) for part in self.parts]
+        return max(sum(parts) / at_a_time, *parts)
+
+    def _jobs(self, part: Part) -> Iterator[tuple[Run, str, float]]:
+        """Each job's run, kind and seconds."""
         outside: float = costs()["job_seconds"]
-        for run in self.runs:
+        for run in part.runs:
             cell = self.sizes.cell(*run.cell)
             taken = self.correction(run) * self.rates.training(run, cell)
-            found[run.encoder, run.task][_kind(cell)] += outside + taken  # type: ignore[assignment]
-        for run in self.outputs_of:
+            yield run, _kind(cell), outside + taken
+        for run in part.outputs_of:
             cell = self.sizes.cell(*run.cell)
             once = self.rates.forward(run.encoder, cell, cell.task.train)
-            taken = self.correction(run) * once
-            found[run.encoder, run.task]["taught"] += outside + taken  # type: ignore[assignment]
-        return found
+            yield run, "taught", outside + self.correction(run) * once
 
 
 def _kind(cell: Cell) -> str:
@@ -112,7 +136,7 @@ def _there(study: Study, folder: Path, runs: list[Run], to_come: int) -> list[st
 
 def _jobs(dry_run: DryRun, on_cluster: bool) -> list[str]:
     count = Counter(rule for rule, _ in dry_run.jobs).most_common()
-    groups = f", in at most {dry_run.submissions:,} submissions" if on_cluster else ""
+    groups = f"; submissions to the cluster: {len(dry_run.submissions):,}" if on_cluster else ""
     return [
         f"Jobs to come: {len(dry_run.jobs):,}{groups}",
         *_wrapped(f"{rule} {number:,}" for rule, number in count),
@@ -159,8 +183,8 @@ def _training(work: Work, sizes: Sizes, unit: str, at_a_time: int) -> list[str]:
     lines += _wrapped(f"{kind}: {text}" for kind, text in KINDS.items())
     lines += [
         "",
-        f"Time: {_hours(total.total())} {unit}; {_span(total.total() / at_a_time)} at best, with "
-        f"{at_a_time:,} at a time",
+        f"Time: {_hours(total.total())} {unit}; {_span(work.span(at_a_time))} at best, with "
+        f"{min(at_a_time, len(work.parts)):,} at a time",
         *_wrapped([_known_from(work)]),
     ]
     if assumed := [task for task, size in sizes.tasks.items() if not size.counted]:
