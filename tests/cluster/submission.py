@@ -128,10 +128,9 @@ class Project:
         return int(number)
 
     def in_progress(self) -> list[Path]:
-        """The work folders of the runs that are past their first steps, and not finished."""
+        """The work folders of the runs that are past their first steps."""
         files = self.results.glob(f"work/*/{HISTORY}")
-        begun = [file.parent for file in files if file.read_text().count("\n") > 2]
-        return [folder for folder in begun if not (folder / METRICS).exists()]
+        return [file.parent for file in files if file.read_text().count("\n") > 2]
 
     def started(self) -> dict[str, str]:
         """When the training of each finished run began, by the name of its folder."""
