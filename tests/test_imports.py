@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "inference": TRAINABLE | {"training"},
     "tracking": BASE,
     "study": BASE | {"evaluation"},
+    "sigterm": set(),
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}

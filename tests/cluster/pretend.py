@@ -20,6 +20,7 @@ from pathlib import Path
 STATE = Path("/run/acl-bert-pretend-cluster")
 # SLURM's own place for it: the executor's job steps drop SLURM_CONF from their environment.
 CONFIG = Path("/etc/slurm")
+CGROUP = Path("/sys/fs/cgroup/freezer")
 MADE_HERE = "# Made by acl-bert's tests/cluster/pretend.py\n"
 NODES = ("cpu1", "gpu1", "gpu2")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
@@ -49,7 +50,7 @@ SlurmdPidFile={state}/slurmd-%n.pid
 SlurmdLogFile={state}/slurmd-%n.log
 SlurmdSpoolDir={state}/spool-%n
 SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{proctrack}
 TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
@@ -74,6 +75,9 @@ PartitionName=cpu Nodes=cpu1 Default=YES MaxTime=1440
 PartitionName=gpu Nodes=gpu[1-2] MaxTime=1440 GraceTime=10
 PartitionName=urgent Nodes=gpu[1-2] MaxTime=1440 PriorityTier=10
 """
+# As production clusters have it: a warning then reaches a step's first process alone, while
+# linuxproc signals all that is below it. SLURM 22.05 without systemd takes version 1 only.
+_CGROUP_CONF = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={CGROUP.parent}\n"
 _ACCOUNTING = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
@@ -147,12 +151,17 @@ class Cluster:
         shutil.chown(munge, "munge", "munge")
         for number in range(2):
             os.mknod(STATE / f"gpu{number}", 0o600 | 0o020000, os.makedev(195, number))
-        names = {"state": STATE, "host": socket.gethostname()}
+        names = {
+            "state": STATE,
+            "host": socket.gethostname(),
+            "proctrack": "cgroup" if _has_cgroup() else "linuxproc",
+        }
         accounting = _ACCOUNTING.format(**names) if self.accounting else ""
         CONFIG.mkdir(exist_ok=True)
         for name, text in (
             ("slurm.conf", _SLURM_CONF.format(**names, accounting=accounting)),
             ("gres.conf", _GRES_CONF.format(**names)),
+            ("cgroup.conf", _CGROUP_CONF),
         ):
             (CONFIG / name).write_text(MADE_HERE + text)
         places = [f"--{name}={munge}/{name}" for name in ("socket", "pid-file", "log-file")]
@@ -225,11 +234,26 @@ class Cluster:
         pids += [STATE / name for name in ("slurmctld.pid", "slurmdbd.pid", "mariadb/pid")]
         for path in [*pids, STATE / "munge/pid-file"]:
             _signal(path, signal.SIGTERM)
-        for name in ("slurm.conf", "gres.conf", "slurmdbd.conf"):
+        for name in ("slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.conf"):
             path = CONFIG / name
             if path.exists() and path.read_text().startswith(MADE_HERE):
                 path.unlink()
         shutil.rmtree(STATE, ignore_errors=True)
+        for node in NODES:  # an empty cgroup goes, its files with it
+            for folder, _, _ in os.walk(CGROUP / f"slurm_{node}", topdown=False):
+                with suppress(OSError):
+                    os.rmdir(folder)
+
+
+def _has_cgroup() -> bool:
+    """Whether processes can be put into cgroups of version 1 here."""
+    trial = CGROUP / "acl-bert-trial"
+    try:
+        trial.mkdir(exist_ok=True)
+        trial.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def _signal(pid_file: Path, number: signal.Signals) -> None:

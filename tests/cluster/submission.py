@@ -7,12 +7,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 from checkouts import checkout, written
 from cluster.pretend import STATE, run, wait_for
+
+from acl_bert.run_files import HISTORY, METRICS, TIMINGS
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -117,25 +123,31 @@ class Project:
 
     def training(self) -> int:
         """The number of the one job that is training now: its log shows a first step."""
-        wait_for("a run trains", lambda: bool(self._histories()), 300)
+        wait_for("a run trains", lambda: bool(self.in_progress()), 300)
         (number,) = run("squeue", "-ho", "%i", "--states=RUNNING").split()
         return int(number)
 
+    def in_progress(self) -> list[Path]:
+        """The work folders of the runs that are past their first steps."""
+        files = self.results.glob(f"work/*/{HISTORY}")
+        return [file.parent for file in files if file.read_text().count("\n") > 2]
+
+    def started(self) -> dict[str, str]:
+        """When the training of each finished run began, by the name of its folder."""
+        runs = [file.parent for file in self.results.glob(f"runs/*/*/*/seed-*/{METRICS}")]
+        return {run.name: json.loads((run / TIMINGS).read_text())["started"] for run in runs}
+
     def node_of(self, job: int) -> str:
         return run("squeue", "-ho", "%N", "-j", str(job)).strip()
-
-    def _histories(self) -> list[Path]:
-        files = self.results.glob("work/*/history.csv")
-        return [file for file in files if file.read_text().count("\n") > 2]
 
     def check_runs(self) -> None:
         """Each run's files are of one training: no step is missing, none is there twice."""
         runs = sorted(self.results.glob("runs/*/*/*/seed-*"))
         assert runs
         for folder in runs:
-            with (folder / "history.csv").open() as stream:
+            with (folder / HISTORY).open() as stream:
                 steps = [int(row["step"]) for row in csv.DictReader(stream)]
-            timings = json.loads((folder / "timings.json").read_text())
+            timings = json.loads((folder / TIMINGS).read_text())
             assert steps == list(range(1, timings["steps"] + 1)), folder
 
 
@@ -165,17 +177,32 @@ def gpus() -> dict[int, tuple[str, str]]:
     return given
 
 
+def trainers() -> Iterator[psutil.Process]:
+    """The processes that train in jobs."""
+    for process in psutil.process_iter():
+        try:
+            command = process.cmdline()
+            if (
+                command[1:4] == ["-m", "acl_bert", "finetune"]
+                and "SLURM_JOB_ID" in process.environ()
+            ):
+                yield process
+        except psutil.Error:  # it has ended
+            continue
+
+
 def visible() -> dict[int, str]:
     """CUDA_VISIBLE_DEVICES of the process that trains in each running job."""
     seen = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes().split(b"\0")
-            variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:  # it has ended
-            continue
-        if command[1:4] == [b"-m", b"acl_bert", b"finetune"]:
-            pairs = dict(text.decode().split("=", 1) for text in variables if b"=" in text)
-            if "SLURM_JOB_ID" in pairs:
-                seen[int(pairs["SLURM_JOB_ID"])] = pairs.get("CUDA_VISIBLE_DEVICES", "")
+    for process in trainers():
+        with suppress(psutil.Error):
+            variables = process.environ()
+            seen[int(variables["SLURM_JOB_ID"])] = variables.get("CUDA_VISIBLE_DEVICES", "")
     return seen
+
+
+def step() -> psutil.Process:
+    """The first process of the job step in which the one process that trains is."""
+    (trainer,) = trainers()
+    above = [trainer, *trainer.parents()]
+    return next(one for one, parent in pairwise(above) if parent.name() == "slurmstepd")

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from cluster.submission import SMALL, Project, gpus, visible
+from cluster.submission import SMALL, Project, gpus, one_run, visible
 
 
 @pytest.mark.slow
@@ -36,3 +36,12 @@ def test_a_study_is_submitted_and_its_runs_get_gpus_of_their_own(project: Projec
     # The sweep, which computes on CPUs.
     (swept,) = (job for job in finished if job.partition == "cpu")
     assert places[swept.number] == ("cpu1", "")
+
+
+@pytest.mark.long
+def test_a_study_on_cpus_asks_for_no_gpu(project: Project) -> None:
+    study = one_run(epochs=1)
+    project.submit(study | {"training": study["training"] | {"device": "cpu"}}, "runs")
+    assert project.wait() == 0, project.said()
+    project.check_runs()
+    assert {(job.state, job.partition) for job in project.finished()} == {("COMPLETED", "cpu")}

@@ -1,14 +1,20 @@
 """What a cluster does to jobs: the study completes, and a run's files are of one training."""
 
+import json
 import time
+from typing import Any
 
 import pytest
-from cluster.pretend import Cluster, run
-from cluster.submission import Project, one_run, visible
+from cluster.pretend import Cluster, run, wait_for
+from cluster.submission import Project, one_run, step, visible
+
+from acl_bert.run_files import CONFIG, lease_path
 
 pytestmark = pytest.mark.long
 
 TARGET = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
+# Runs that are submitted together.
+TWO_SEEDS: dict[str, Any] = {"seeds": [1, 2]}
 
 
 def states(project: Project) -> list[str]:
@@ -23,7 +29,9 @@ def completes(project: Project) -> None:
 
 def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> None:
     project.set_profile("--signal=TERM@120", "--signal=TERM@30")
-    project.set_profile("    gpu: 1\n", "    gpu: 1\n    runtime: 2 * attempt**2\n")
+    project.set_profile(
+        "finetune: &training\n", "finetune: &training\n    runtime: 2 * attempt**2\n"
+    )
     project.submit(one_run(epochs=60), TARGET)
     completes(project)
     jobs = project.finished()
@@ -33,6 +41,17 @@ def test_a_job_over_its_time_limit_goes_on_with_more_time(project: Project) -> N
     assert "stopped by SIGTERM" in said and "goes on after update" in said
     # The warning reaches the training, and ends none of the processes above it.
     assert "Force Terminated" not in said
+
+
+def test_a_warning_to_the_step_s_first_process_alone_is_enough(project: Project) -> None:
+    """As proctrack/cgroup sends it, which not every host of these tests has."""
+    project.submit(one_run(), TARGET)
+    project.training()
+    step().terminate()
+    completes(project)
+    assert states(project) == ["FAILED", "COMPLETED"]
+    said = project.said()
+    assert "stopped by SIGTERM" in said and "goes on after update" in said
 
 
 def test_a_cancelled_job_is_submitted_again(project: Project) -> None:
@@ -78,11 +97,44 @@ def test_a_requeued_job_goes_on_and_has_a_gpu_again(project: Project) -> None:
     project.submit(one_run(), TARGET)
     job = project.training()
     run("scontrol", "requeue", str(job))
+    wait_for("the first has ended", lambda: not visible())
+    seen: list[tuple[int, str]] = []
     while project.runs():
-        assert all(visible().values()), "trains without a GPU"
+        seen += visible().items()
         time.sleep(0.5)
     completes(project)
+    assert {each.number for each in project.finished()} == {job} == {number for number, _ in seen}
+    assert all(gpu for _, gpu in seen), "trains without a GPU"
+
+
+def test_a_requeued_group_does_not_train_its_finished_run_again(project: Project) -> None:
+    project.submit(one_run() | TWO_SEEDS, "runs")
+    wait_for("a run is finished", lambda: bool(project.started()), 300)
+    started = project.started()
+    job = project.training()
+    assert len(started) == 1
+    run("scontrol", "requeue", str(job))
+    completes(project)
     assert {each.number for each in project.finished()} == {job}
+    assert len(project.started()) == 2 and project.started().items() > started.items()
+
+
+def test_a_run_that_always_fails_costs_its_group_nothing_that_is_finished(project: Project) -> None:
+    project.submit(one_run() | TWO_SEEDS, "runs", "--retries", "1")
+    project.training()
+    (trained,) = project.in_progress()
+    seed = json.loads((trained / CONFIG).read_text())["seed"]
+    # No file can be made in this place: the other's lease.
+    obstacle = lease_path(project.results / "runs/acceptability/minilm/ce" / f"seed-{3 - seed}")
+    obstacle.mkdir()
+    wait_for("a run is finished", lambda: bool(project.started()), 300)
+    started = project.started()
+    assert project.wait() != 0
+    assert states(project) == ["FAILED", "FAILED"]
+    obstacle.rmdir()
+    project.submit(one_run() | TWO_SEEDS, "runs")
+    completes(project)
+    assert len(project.started()) == 2 and project.started().items() > started.items()
 
 
 @pytest.mark.parametrize("grace", [10, 0], ids=["with grace", "at once"])

@@ -22,6 +22,7 @@ from acl_bert.settings.training import Training
 from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
 from acl_bert.training.code import Code, running_code
+from acl_bert.training.interruption import interruptible
 
 TRAINING = Training(epochs=3, batch_size=16, accumulation=2, device="cpu", batches="shuffled")
 # With these the best epoch is the first of ACL and the last of the others.
@@ -159,6 +160,27 @@ def test_on_a_gpu_it_goes_on_too(
     run, _ = runs(tmp_path, "acl", device="cuda")
     losses, expected = ([row["loss"] for row in one.history()] for one in (run, whole))
     assert losses == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_second_sigterm_changes_nothing_and_a_second_sigint_stops_at_once() -> None:
+    """SLURM repeats the one as a matter of course; who presses Ctrl-C again means it."""
+
+    def usual(number: int, frame: object) -> None:
+        raise AssertionError(f"{number} had its usual effect")
+
+    before = signal.signal(signal.SIGTERM, usual)
+    try:
+        with pytest.raises(Interrupted, match="SIGTERM"), interruptible() as check:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+            check()
+        assert signal.getsignal(signal.SIGTERM) is usual
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    with interruptible():
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 class Killed(BaseException):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from acl_bert.study.planned import planned_runs
 
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"})
 TRAINS = ("finetune", "finetune_teacher")
+WORK = "results/small/work/*"
 
 # Methods with a fixed λ or none, one whose λ is tuned, and two that go on from another's run, on a
 # task as small as it can be.
@@ -124,6 +126,47 @@ def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path
 def test_every_profile_plans_the_same_jobs(clean: Path, profile: str) -> None:
     jobs = plan(clean, "--configfile", "config/demo.yaml", profile=profile)
     assert count(jobs) == expected(ROOT / "config" / "demo.yaml")
+
+
+@pytest.mark.parametrize("profile", ["slurm", "cluster-generic"])
+def test_a_cluster_is_asked_for_a_gpu_where_a_run_trains_on_one(
+    clean: Path, tmp_path: Path, profile: str
+) -> None:
+    tasks = {"acceptability": {}, "paraphrase": {"training": {"device": "cpu"}}}
+    path = written(tmp_path / "mine.yaml", SMALL | {"tasks": tasks})
+    done = snakemake(clean, "--dry-run", "--configfile", path, profile=profile)
+    asked: dict[str, set[str]] = {}
+    for job in re.split(r"\n\s*(?:local)?rule ", done.stdout)[1:]:
+        rule = job.partition(":")[0]
+        task = re.search(r"wildcards: .*task=(\w+)", job)
+        gpu = re.search(r"resources: .*gpu=(\d+)", job)
+        trains = rule in (*TRAINS, "tuning_run", "teacher_outputs")
+        name = str(task and task[1]) if trains else "others"
+        asked.setdefault(name, set()).add(gpu[1] if gpu else "0")
+    assert asked == {"acceptability": {"1"}, "paraphrase": {"0"}, "others": {"0"}}
+
+
+@pytest.mark.slow
+def test_a_job_s_snakemake_passes_sigterm_on_to_the_training(tmp_path: Path) -> None:
+    project = checkout(tmp_path)
+    long = {"training": SMALL["training"] | {"epochs": 40}, "tracking": {"enabled": False}}
+    config = written(project / "mine.yaml", SMALL | long)
+    target = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
+    command = [sys.executable, "-m", "snakemake", "--configfile", config, "--cores", "1"]
+    with (project / "log").open("w") as log:
+        # As the job of an executor is started.
+        job = subprocess.Popen(
+            [*command, "--mode", "remote", "--nolock", target],
+            cwd=project, stdout=log, stderr=log,
+        )  # fmt: skip
+    while not any(history.stat().st_size > 500 for history in project.glob(WORK + "/history.csv")):
+        assert job.poll() is None, (project / "log").read_text()
+        time.sleep(0.1)
+    job.terminate()
+    assert job.wait() != 0, "it let the training end"
+    (said,) = project.glob("results/small/logs/finetune/*.log")
+    assert "stopped by SIGTERM" in said.read_text()
+    assert list(project.glob(WORK + ".checkpoints/*"))
 
 
 def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:

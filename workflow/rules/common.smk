@@ -15,18 +15,17 @@ from snakemake.exceptions import WorkflowError
 SOURCE = os.path.join(os.path.dirname(workflow.main_snakefile), "src")
 sys.path.insert(0, SOURCE)
 PREFIX = f"set -euo pipefail; export PYTHONPATH={shlex.quote(SOURCE)}; "
-# SLURM warns every process of a job, the shell included. It must outlive the warning: a shell that
-# ends takes the training with it, which is about to write its checkpoint.
+# A job's shell must outlive a warning that reaches it, as what it waits for does: a shell that ends
+# takes the training with it, which is about to write its checkpoint.
 PREFIX += "trap : TERM; "
 if not workflow.deployment_settings.deployment_method:
     PREFIX += f"export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH; "
 shell.prefix(PREFIX)
 
 # Nothing imported here imports torch: a dry run must be quick.
-from acl_bert import run_files
+from acl_bert import run_files, sigterm
 from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint, fetch_encoder
-from acl_bert.gpus import visible_gpus
 from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
@@ -38,6 +37,12 @@ from acl_bert.study.plan.hours import Slots
 from acl_bert.study.plan.sizes import official_rows
 from acl_bert.study.submission import submitted_tasks
 from acl_bert.tasks.prepare import determinants, rows_of_splits
+
+# A scheduler warns the Snakemake of a job. Not where that one submits a step of its own, as on
+# SLURM: the step has a Snakemake again, and srun, which starts it, takes SIGTERM for an order to
+# kill it. On one machine SIGTERM means what Snakemake says: its jobs are done to the end.
+if workflow.remote_exec:
+    sigterm.pass_on(lambda: workflow.local_exec)
 
 try:
     for path in workflow.configfiles:
@@ -92,9 +97,13 @@ REPORT_CATEGORIES = {
 # The MLflow store is created before any run: several processes that open an absent SQLite store
 # at once would ruin it.
 TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []
-# Runs share one GPU one after the other; without a GPU only the cores bound them. On a cluster,
-# whose submitting host need not have one, its profile says what a run gets.
-GPU = 1 if STUDY.training.device != "cpu" and visible_gpus() else 0
+# What may run at a time. A job that was submitted is not told how many others may be.
+GIVEN = {name: each.value for name, each in workflow.global_resources.items()}
+SLOTS = Slots(
+    jobs=1 if workflow.remote_exec else GIVEN["_nodes"],
+    cores=GIVEN["_cores"],
+    gpus=GIVEN.get("gpu"),
+)
 # What a run asks of a cluster. Steps of a base encoder, 32 items each, take a modern GPU a third of
 # this time; and a run that is cut off goes on from its checkpoint with more time.
 START_MINUTES = 5
@@ -167,9 +176,8 @@ def fetch_encoders():
 
 def check_disk():
     """Refuse to start what the disk cannot hold."""
-    given = {name: each.value for name, each in workflow.global_resources.items()}
-    slots = Slots(given["_nodes"], given["_cores"], given.get("gpu"))
-    at_a_time = slots.at_a_time(bool(GPU), STUDY.training.threads)
+    on_gpu = SLOTS.on_gpu(STUDY.training.device)
+    at_a_time = SLOTS.at_a_time(on_gpu, STUDY.training.threads)
     try:
         check_room(STUDY, STUDY_DIR, runs_to_train(), at_a_time)
     except InputError as error:
@@ -216,6 +224,11 @@ def minutes(task, encoder, method):
     return START_MINUTES + math.ceil(steps / STEPS_PER_MINUTE)
 
 
+def run_gpus(wildcards):
+    """How many GPUs a run takes: one where it trains on one, of this machine or of a cluster."""
+    return int(SLOTS.on_gpu(STUDY.training_of(wildcards.task).device))
+
+
 def run_minutes(wildcards, attempt):
     """A run's time limit: longer at each attempt."""
     return attempt * minutes(wildcards.task, wildcards.encoder, wildcards.method)
@@ -224,8 +237,9 @@ def run_minutes(wildcards, attempt):
 def short_runs(wildcards):
     """The group of a short run: those of its task, encoder and method. A long run has none.
 
-    None of these waits for another, and all wait for the same. `--group-components short=N` says
-    how many are submitted together; it takes a group's pattern, and this function is one.
+    A teacher's outputs are in its run's, and come after it; else none of these waits for another.
+    `--group-components short=N` says how many are submitted together, a teacher and its outputs
+    being one; it takes a group's pattern, and this function is one.
     """
     if minutes(wildcards.task, wildcards.encoder, wildcards.method) >= SHORT_MINUTES:
         return None

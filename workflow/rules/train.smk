@@ -53,7 +53,7 @@ rule finetune:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
-        gpu=GPU,
+        gpu=run_gpus,
         runtime=run_minutes,
     params:
         config=STUDY_FILE,
@@ -105,7 +105,7 @@ rule teacher_outputs:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
-        gpu=GPU,
+        gpu=run_gpus,
         runtime=run_minutes,
     params:
         config=STUDY_FILE,
@@ -137,7 +137,7 @@ rule tuning_run:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
-        gpu=GPU,
+        gpu=run_gpus,
         runtime=run_minutes,
     params:
         config=STUDY_FILE,

@@ -13,7 +13,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], None]]:
-    """Note the first SIGTERM or SIGINT in the block; a second one has its usual effect.
+    """Note SIGTERM and SIGINT in the block. A second SIGINT has its usual effect.
+
+    Not so a second SIGTERM: SLURM sends it again at the limit that it warned of, and a process may
+    get the same one from SLURM and from Snakemake above it. Who cannot wait has SIGKILL.
 
     Yields a function that raises Interrupted where one was noted. To be entered in the main thread,
     as Python's signal handlers are.
@@ -22,11 +25,8 @@ def interruptible() -> Iterator[Callable[[], None]]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
-        restore()
-
-    def restore() -> None:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
+        if number == signal.SIGINT:
+            signal.signal(number, usual[number])
 
     def check() -> None:
         if noted:
@@ -36,4 +36,5 @@ def interruptible() -> Iterator[Callable[[], None]]:
     try:
         yield check
     finally:
-        restore()
+        for number, handler in usual.items():
+            signal.signal(number, handler)

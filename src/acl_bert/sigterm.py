@@ -1,0 +1,34 @@
+"""SIGTERM passed on to the processes below the one that got it.
+
+Under SLURM's proctrack/cgroup a warning reaches the first process of a job step alone: Snakemake,
+which starts nothing more and waits. What it waits for, the training, is to write a checkpoint.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import psutil
+
+
+def pass_on(applies: Callable[[], bool]) -> None:
+    """From now on send on each SIGTERM of this process to all below it, where `applies` is true.
+
+    The handler that this process has, or installs later, keeps its effect. To be called in the main
+    thread; takes the place of signal.set_wakeup_fd.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_send_on, args=(reader, applies), daemon=True).start()
+
+
+def _send_on(numbers: int, applies: Callable[[], bool]) -> None:
+    """Read the numbers of this process's signals, a byte each, for as long as it lives."""
+    while True:
+        if signal.SIGTERM in os.read(numbers, 64) and applies():
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):  # it has ended
+                    process.terminate()
