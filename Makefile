@@ -39,7 +39,7 @@ PLANNED = $(LIMITS)
 endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) $(LIMITS) $(SOURCE)
 
-.PHONY: help demo test test-cluster plan calibrate reproduce resume ui sync-tracking report progress soak bench lint schema lock clean
+.PHONY: help given demo test test-cluster plan calibrate reproduce resume ui sync-tracking report progress soak bench lint schema lock clean
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,7 +68,13 @@ test: $(READY) ## the tests
 test-cluster: $(READY) ## what a SLURM cluster does to a study, on a pretend one: root, half an hour
 	$(BIN)/python -m pytest tests/cluster -m "long or not long"
 
-plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
+# What Snakemake answers with a traceback.
+given:
+	@test -f "$(CONFIG)" || { echo "CONFIG=$(CONFIG): no such file" >&2; exit 2; }
+	@test -f workflow/profiles/$(PROFILE)/config.yaml || \
+	  { echo "PROFILE=$(PROFILE): give one of these:" $$(ls workflow/profiles) >&2; exit 2; }
+
+plan: given $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
 	@set -o pipefail; $(SNAKEMAKE) --configfile "$(CONFIG)" --dry-run 2>&1 | \
 	  $(BIN)/python -m acl_bert plan --config "$(CONFIG)" --dry-run - \
 	  $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)") \
@@ -77,7 +83,7 @@ plan: $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another 
 calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
 	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"
 
-reproduce: $(READY) ## the paper; or another study: CONFIG=…, on local rows: GLUE_DIR=…
+reproduce: given $(READY) ## the paper; or another study: CONFIG=…, on local rows: GLUE_DIR=…
 	$(SNAKEMAKE) --configfile "$(CONFIG)"
 	@$(BIN)/python -m acl_bert where --config "$(CONFIG)"
 
@@ -87,7 +93,7 @@ ui: $(READY) ## MLflow's pages of CONFIG's study
 sync-tracking: $(READY) ## bring MLflow up to date with the files of CONFIG's study
 	$(BIN)/python -m acl_bert sync-tracking --config "$(CONFIG)"
 
-resume: $(READY) ## go on after a crash: CONFIG's study is unlocked, what was cut short made again
+resume: given $(READY) ## go on after a crash: CONFIG's study is unlocked, what was cut short made again
 	$(SNAKEMAKE) --configfile "$(CONFIG)" --unlock
 	$(SNAKEMAKE) --configfile "$(CONFIG)" --rerun-incomplete
 

@@ -91,3 +91,19 @@ def test_the_plan_is_of_what_would_be_run(tmp_path: Path) -> None:
     snakemake, plan = lines.split("--dry-run 2>&1", 1)
     assert f"'$(realpath -e \"{tmp_path}\")'" in snakemake and "--jobs 50" in snakemake
     assert f'--glue-dir "{tmp_path}"' in plan and "--jobs 50" in plan
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("CONFIG=no such.yaml", "CONFIG=no such.yaml: no such file"),
+        ("PROFILE=lokal", "PROFILE=lokal: give one of these: cluster-generic local slurm"),
+    ],
+)
+@pytest.mark.parametrize("target", ["plan", "reproduce", "resume"])
+def test_what_is_not_there_is_named_before_anything_starts(
+    target: str, argument: str, said: str
+) -> None:
+    ended = subprocess.run(["make", target, argument], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert said in ended.stderr and "Traceback" not in ended.stderr and not ended.stdout

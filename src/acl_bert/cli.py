@@ -6,6 +6,7 @@ Every verb imports what it needs when it is called, so that help comes at once.
 import argparse
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -233,9 +234,14 @@ def _followed(args: argparse.Namespace, study: Any, work: Path, target: Path) ->
     except subprocess.TimeoutExpired:
         follower.kill()
         _report(
-            f"MLflow has not taken the whole run; to complete it: make sync-tracking "
-            f"CONFIG={args.config}"
+            "MLflow has not taken the whole run; to complete it: "
+            + _make("sync-tracking", args.config)
         )
+
+
+def _make(target: str, config: Path) -> str:
+    """The command, as a shell takes it."""
+    return f"make {target} CONFIG={shlex.quote(str(config))}"
 
 
 def choose_lambda(args: argparse.Namespace) -> None:
@@ -318,7 +324,7 @@ def where(args: argparse.Namespace) -> None:
     for name in ("tables", "figures"):
         for path in sorted((folder / name).iterdir()) if (folder / name).is_dir() else []:
             print(path)
-    print(f"All runs: {folder / 'runs.csv'}; in MLflow: make ui CONFIG={args.config}")
+    print(f"All runs: {folder / 'runs.csv'}; in MLflow: {_make('ui', args.config)}")
     print(f"The report: {folder / 'report.html'}")
 
 
@@ -525,7 +531,7 @@ def _mirror_of(args: argparse.Namespace, study: Any) -> Any:
     from acl_bert.study.report.assemble import Mirror
     from acl_bert.tracking.browsing import RUN_HASH
 
-    return Mirror(RUN_HASH, f"make ui CONFIG={args.config}") if study.tracking.enabled else None
+    return Mirror(RUN_HASH, _make("ui", args.config)) if study.tracking.enabled else None
 
 
 def submissions(args: argparse.Namespace) -> None:
@@ -725,6 +731,8 @@ def main(arguments: list[str] | None = None) -> int:
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         return 128 + stop.signal_number  # as a shell says that a process was killed
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except AclBertError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

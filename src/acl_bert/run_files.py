@@ -8,7 +8,7 @@ has it is a finished run.
 
 import csv
 import logging
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -442,8 +442,22 @@ def _load_tensors(path: Path) -> "dict[str, np.ndarray]":
         raise InputError(f"{path}: cannot be read ({error}); run it again") from error
 
 
-def _checked(path: Path, keys: frozenset[str]) -> dict[str, Any]:
-    remedy = "run it again"
+def calibration(study: Path, encoders: Collection[str]) -> dict[str, Calibration] | None:
+    """Of each of these; None where nothing was calibrated.
+
+    Raises InputError where the file is torn, or lacks one of them.
+    """
+    path, remedy = study / CALIBRATION, "calibrate again"
+    if not path.is_file():
+        return None
+    found = _checked(path, frozenset(encoders), remedy)
+    for name in encoders:
+        if not isinstance(found[name], dict) or Calibration.__required_keys__ - found[name].keys():
+            raise InputError(f"{path}: {name} is not whole; {remedy}")
+    return found
+
+
+def _checked(path: Path, keys: frozenset[str], remedy: str = "run it again") -> dict[str, Any]:
     try:
         value = read_json(path)
     except FileNotFoundError as error:

@@ -84,9 +84,14 @@ def test_a_calibration_comes_before_what_is_known_of_hardware(study: Study, tmp_
         flop = 32 * length * size.flop_per_token(length)
         assert 12 * speed.update + flop / speed.flops == pytest.approx(taken)
     assert not rates(sizes, tmp_path, "A100", on_gpu=True, threads=1).measured
-    write_json(tmp_path / CALIBRATION, {"other": entry})
-    with pytest.raises(InputError, match="has no tiny; calibrate again"):
-        rates(sizes, tmp_path, None, on_gpu=False, threads=1)
+    for content, said in (
+        ('{"other": {}}', "lacks tiny; calibrate again"),
+        ('{"tiny": 3}', "tiny is not whole; calibrate again"),
+        ('{"tiny": {"device": "chip"}', "not JSON .*; calibrate again"),
+    ):
+        (tmp_path / CALIBRATION).write_text(content)
+        with pytest.raises(InputError, match=said):
+            rates(sizes, tmp_path, None, on_gpu=False, threads=1)
 
 
 def test_hardware_has_to_be_known(study: Study, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from acl_bert.errors import InputError
-from acl_bert.files import read_json
 from acl_bert.gpus import visible_gpus
-from acl_bert.run_files import CALIBRATION, Calibration, RunFolder
+from acl_bert.run_files import Calibration, RunFolder, calibration
 from acl_bert.settings.explain import unknown
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.plan.sizes import Cell, Sizes, costs
@@ -92,12 +91,9 @@ def rates(sizes: Sizes, folder: Path, hardware: str | None, on_gpu: bool, thread
 
 
 def _calibrated(sizes: Sizes, folder: Path) -> Rates | None:
-    path = folder / CALIBRATION
-    if not path.is_file():
+    measured = calibration(folder, sizes.encoders)
+    if measured is None:
         return None
-    measured: dict[str, Calibration] = read_json(path)
-    if missing := sizes.encoders.keys() - measured:
-        raise InputError(f"{path}: has no {sorted(missing)[0]}; calibrate again")
     speeds = {name: _fitted(sizes, name, measured[name]) for name in sizes.encoders}
     devices = sorted({f"{one['device']}, {one['precision']}" for one in measured.values()})
     return Rates(speeds, f"calibrated on {'; '.join(devices)}", measured=True)
