@@ -26,7 +26,7 @@ def interruptible() -> Iterator[Callable[[], None]]:
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
         if number == signal.SIGINT:
-            signal.signal(number, usual[number])
+            signal.signal(number, usual[signal.Signals(number)])
 
     def check() -> None:
         if noted:
