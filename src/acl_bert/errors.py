@@ -25,6 +25,6 @@ class Interrupted(AclBertError):
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says first, for a message of one line."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return lines[0][:200]
+    """A library's error in one line, for a message; of a long one its end too, often the cause."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= 240 else f"{line[:120]} … {line[-117:]}"
