@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
+from mlflow_store import runs_of
 
+from acl_bert import cli
 from acl_bert.cli import main
 from acl_bert.evaluation.early_exit import CRITERIA
+from acl_bert.lease import is_held
+from acl_bert.run_files import lease_path, run_path, work_path
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "datasets", "sklearn", "mlflow", "pandas", "seaborn", "snakemake"}
@@ -203,6 +207,28 @@ def test_a_run_by_hand_makes_what_is_missing(study: Path, tmp_path: Path) -> Non
     assert {(row["method"], row["seed"]) for row in rows} == {("acl", "1")}, (
         "the study's cells only"
     )
+
+
+def test_a_run_is_published_and_free_while_mlflow_is_waited_for(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = yaml.safe_load(study.read_text())
+    write(study, config | {"tracking": {"enabled": True}})
+    folder = tmp_path / "results" / "tiny"
+    run = run_path(folder, "acceptability", "tiny", "acl", 1)
+    wait, seen = cli._wait_for, []
+
+    def waits(*arguments: Any) -> None:
+        metrics = json.loads((run / "metrics.json").read_text())
+        work = work_path(folder, metrics["run_hash"])
+        seen.append([is_held(lease_path(path)) for path in (run, work)])
+        wait(*arguments)
+
+    monkeypatch.setattr(cli, "_wait_for", waits)
+    assert finetune(study, tmp_path / "results") == 0
+    assert seen == [[False, False]]
+    uri = f"sqlite:///{folder}/mlflow.db"
+    assert [one.info.status for one in runs_of(uri, folder)] == ["FINISHED"]
 
 
 def test_collect_complete_needs_every_run(study: Path, tmp_path: Path, capsys: Any) -> None:

@@ -10,8 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +105,7 @@ def finetune(args: argparse.Namespace) -> None:
         _check_teacher(study, teacher_run, teaching[1:])
     keep_model = study.keeps_model(args.method, args.encoder) and not args.tuning
     minutes = study.checkpoints.every_minutes
+    follower = None
     with open_run(
         settings, encoder, tokens, folder, target, teacher_run, keep_model, minutes, _report
     ) as run:
@@ -113,17 +113,20 @@ def finetune(args: argparse.Namespace) -> None:
             spare = spare_path(folder, target)
             _report(f"{target}: trained already; to train it again, remove it and {spare}")
             return
-        with _followed(args, study, run.work, target):
-            finetune(
-                settings,
-                encoder,
-                tokens,
-                run,
-                teacher_run,
-                teacher_outputs,
-                score_dev=not args.tuning,
-                report=_report,
-            )
+        if study.tracking.enabled:
+            follower = _start_follower(args, run.work, target)
+        finetune(
+            settings,
+            encoder,
+            tokens,
+            run,
+            teacher_run,
+            teacher_outputs,
+            score_dev=not args.tuning,
+            report=_report,
+        )
+    if follower:  # after an error it sees this process end, and marks the run as failed
+        _wait_for(follower, args.config)
 
 
 def _claim_gpu(training: Any) -> None:
@@ -218,24 +221,27 @@ def _report(line: str) -> None:
     sys.stdout.flush()
 
 
-@contextmanager
-def _followed(args: argparse.Namespace, study: Any, work: Path, target: Path) -> Iterator[None]:
+def _start_follower(args: argparse.Namespace, work: Path, target: Path) -> subprocess.Popen[bytes]:
     """A process of its own mirrors the run into MLflow: training never waits for a store."""
-    if not study.tracking.enabled:
-        yield
-        return
     command = [sys.executable, "-m", "acl_bert", "follow", "--config", str(args.config)]
     command += ["--results", str(args.results), "--work", str(work), "--run", str(target)]
     # A session of its own: Ctrl-C is for the training, whose end the follower then records.
-    follower = subprocess.Popen([*command, "--parent", str(os.getpid())], start_new_session=True)
-    yield  # after an error the follower sees this process end, and marks the run as failed
+    return subprocess.Popen([*command, "--parent", str(os.getpid())], start_new_session=True)
+
+
+def _wait_for(follower: subprocess.Popen[bytes], config: Path) -> None:
+    """Wait until it has mirrored the result, or has said why it gave up; for at most a minute.
+
+    The run is published and free by then, but a scheduler may end what outlives its job's process.
+    """
     try:
-        follower.wait(timeout=60)
+        complete = follower.wait(timeout=60) == 0
     except subprocess.TimeoutExpired:
         follower.kill()
+        complete = False
+    if not complete:
         _report(
-            "MLflow has not taken the whole run; to complete it: "
-            + _make("sync-tracking", args.config)
+            "MLflow has not taken the whole run; to complete it: " + _make("sync-tracking", config)
         )
 
 

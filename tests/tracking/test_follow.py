@@ -3,10 +3,12 @@
 import logging
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,30 @@ def test_following_a_run_from_work_to_its_place(
     (run,) = runs_of(sqlite, study)
     assert (run.info.run_id, run.info.status) == (live.info.run_id, "FINISHED")
     assert len(curve(sqlite, run.info.run_id, "step/loss")) == 3
+
+
+def test_a_store_that_fails_at_the_end_is_asked_again(
+    study: Path, sqlite: str, training: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    run_folder = finish_run(study)
+    with (
+        closing(sqlite3.connect(sqlite.removeprefix("sqlite:///"))) as store,
+        ThreadPoolExecutor() as pool,
+    ):
+        store.executescript(
+            "CREATE TRIGGER refuse BEFORE UPDATE OF end_time ON runs"
+            " BEGIN SELECT RAISE(ABORT, 'database is locked'); END"
+        )
+        work = study / "work" / ("a" * 64)  # removed already
+        following = pool.submit(follow, work, run_folder, sqlite, study, training.pid, 0.1)
+        try:
+            wait_until(lambda: "tried again" in caplog.text)
+        finally:
+            store.executescript("DROP TRIGGER refuse")
+        following.result(60)
+    assert "not mirrored" not in caplog.text
+    (run,) = runs_of(sqlite, study)
+    assert run.info.status == "FINISHED"
 
 
 def test_a_training_that_dies_is_marked_and_goes_on_when_resumed(
@@ -101,21 +127,29 @@ def test_twelve_runs_that_start_at_once_share_a_store_that_was_not_there(
     assert experiment.artifact_location == "mlflow-artifacts:/"
 
 
+@pytest.mark.parametrize("has_result", [True, False])
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db"])
-def test_a_store_that_cannot_be_reached_is_one_warning(
-    uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_store_that_cannot_be_reached_is_a_warning_at_first_and_one_in_the_end(
+    uri: str, has_result: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = start_run(tmp_path)
-    start = time.monotonic()
-    attempts = iter([True, True, False])
+    work, run_folder = start_run(tmp_path), tmp_path / "run"
+
+    def looks() -> Iterator[bool]:
+        yield from (True, True)
+        if has_result:
+            finish_run(tmp_path / "elsewhere").rename(run_folder)
+            shutil.rmtree(work)
+        while True:
+            yield has_result
+
+    seen = looks()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acl_bert.tracking.follow._watch", lambda pid: lambda: next(attempts))
-        follow(work, tmp_path / "none", uri, tmp_path, os.getpid(), interval=0.01)
-    assert time.monotonic() - start < 60  # MLflow's own patience is minutes
-    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(warnings) == 1
-    assert uri in warnings[0].message and "\n" not in warnings[0].message
-    assert "make sync-tracking" in warnings[0].message
+        patch.setattr("acl_bert.tracking.follow._watch", lambda pid: lambda: next(seen))
+        follow(work, run_folder, uri, tmp_path, os.getpid(), interval=0.01, patience=0.01)
+    first, last = (record.message for record in caplog.records if record.levelno >= logging.WARNING)
+    for message in (first, last):
+        assert uri in message and str(run_folder) in message and "\n" not in message
+    assert "tried again" in first and "make sync-tracking" in last
 
 
 def test_tuning_runs_live_side_by_side(

@@ -1,14 +1,18 @@
 """The mirror of a run's files in MLflow, against real stores."""
 
+import os
 import re
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
-from mlflow_store import curve, everything, mirror, runs_of
+from mlflow_store import curve, everything, mirror, runs_of, wait_until
 from run_folders import append, finish_run, history_line, start_run
 
 from acl_bert.files import read_json, write_json
@@ -63,6 +67,17 @@ def test_a_finished_run_is_all_there_and_twice_changes_nothing(study: Path, sqli
     assert len(runs_of(sqlite, study, ViewType.ALL)) == 1
 
 
+def test_a_run_that_was_interrupted_ends_when_it_ended(study: Path, sqlite: str) -> None:
+    folder = finish_run(study, started="2026-01-01T00:00:00+00:00", seconds=7.0)
+    timings = read_json(folder / "timings.json")
+    write_json(folder / "timings.json", timings | {"ended": "2026-01-01T01:00:00+00:00"})
+    points = everything(sqlite, study, mirror(folder, sqlite, study))["points"]
+    (run,) = runs_of(sqlite, study)
+    assert run.info.end_time - run.info.start_time == 3600 * 1000
+    for name in ("dev/accuracy", "step/loss"):
+        assert {moment for _, _, moment in points[name]} == {run.info.end_time}
+
+
 def test_the_exits_of_a_run_are_a_curve_over_layers(study: Path, sqlite: str) -> None:
     exits = {layer: {"accuracy": 0.5 + layer / 100} for layer in (1, 2, 3)}
     folder = finish_run(study, exits=exits)
@@ -84,6 +99,44 @@ def test_a_mirror_cut_short_is_completed_without_a_point_twice(study: Path, sqli
     assert [len(values) for name, values in points.items() if name.startswith("step/")] == [3] * 8
     assert len(points["dev/accuracy"]) == 1
     assert [run.info.status for run in runs_of(sqlite, study)] == ["FINISHED"]
+
+
+def test_processes_that_mirror_a_run_wait_for_each_other(study: Path, sqlite: str) -> None:
+    """POSIX locks, which NFS passes on, tell an error where the file is open for reading only."""
+    folder = start_run(study)
+    other = (
+        "import fcntl, sys; lock = open(sys.argv[1], 'w'); fcntl.lockf(lock, fcntl.LOCK_EX);"
+        " print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", other, str(study / ".mlflow.db.lock")]
+    waiting = re.compile(rf"-> POSIX +ADVISORY +WRITE {os.getpid()} ")
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+        ThreadPoolExecutor() as pool,
+    ):
+        assert holder.stdin and holder.stdout and holder.stdout.readline()
+        mirroring = pool.submit(mirror, folder, sqlite, study)
+        wait_until(
+            lambda: mirroring.done() or bool(waiting.search(Path("/proc/locks").read_text()))
+        )
+        assert runs_of(sqlite, study) == []
+        holder.stdin.close()
+        run_id = mirroring.result(60)
+    assert [run.info.run_id for run in runs_of(sqlite, study)] == [run_id]
+
+
+def test_a_finished_run_mirrored_by_two_without_locks_has_no_point_twice(
+    study: Path, sqlite: str
+) -> None:
+    folder = finish_run(study)
+    run_id = mirror(folder, sqlite, study)
+    before = everything(sqlite, study, run_id)
+    client = MlflowClient(sqlite)
+    client.set_tag(run_id, "acl.mirrored_steps", "0")  # as one sees it that came at the same time
+    client.set_tag(run_id, "acl.mirrored_epochs", "0")
+    client.update_run(run_id, status="RUNNING")
+    assert mirror(folder, sqlite, study) == run_id
+    assert everything(sqlite, study, run_id) == before
 
 
 def test_growth_appends_whole_new_rows_only(study: Path, sqlite: str) -> None:

@@ -12,6 +12,7 @@ from run_folders import append, finish_run, history_line, start_run
 
 from acl_bert.lease import hold
 from acl_bert.run_files import lease_path, tuning_path, tuning_run_path
+from acl_bert.spares import keep_spare, put_back
 from acl_bert.tracking.sync import sync
 
 
@@ -97,6 +98,30 @@ def test_what_else_mlflow_has_of_a_mirrored_run_is_deleted(study: Path, sqlite: 
     client.create_run(run.info.experiment_id, tags=tags)
     sync(study, sqlite)
     assert [run.info.run_id for run in runs_of(sqlite, study)] == [first]
+
+
+def test_a_spare_stands_for_its_run_until_that_is_there_or_another_is_begun(
+    study: Path, sqlite: str
+) -> None:
+    live = mirror(start_run(study), sqlite, study)  # its follower ended with the node
+    shutil.rmtree(study / "work" / ("a" * 64))
+    place = finish_run(study)
+    keep_spare(study, place)
+    shutil.rmtree(place)  # as Snakemake does with the results of a group that failed
+    assert sync(study, sqlite).mirrored == 1
+    (run,) = runs_of(sqlite, study)
+    assert (run.info.run_id, run.info.status) == (live, "FINISHED")
+    put_back(study, place)
+    assert sync(study, sqlite).unchanged == 1
+
+    shutil.rmtree(place)
+    start_run(study, run_hash="b" * 64)
+    for finish, status in ((False, "FAILED"), (True, "FINISHED")):
+        if finish:
+            finish_run(study, run_hash="b" * 64)
+        sync(study, sqlite)
+        (run,) = runs_of(sqlite, study)
+        assert (run.data.tags["acl.run_hash"], run.info.status) == ("b" * 64, status)
 
 
 def test_of_two_work_folders_of_a_run_the_later_begun_counts(study: Path, sqlite: str) -> None:

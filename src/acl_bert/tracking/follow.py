@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from acl_bert.errors import InputError
+from acl_bert.errors import InputError, first_line
 from acl_bert.run_files import CONFIG, RunFolder, variant_of
 from acl_bert.tracking.mirror import mirror
 from acl_bert.tracking.store import (
@@ -27,33 +27,45 @@ def follow(
     study_folder: Path,
     parent_pid: int,
     interval: float = 5.0,
+    patience: float = 50.0,
 ) -> None:
     """Mirror a run while it trains: until it is published, or the process that trains has ended.
 
     The run grows in `work_folder`, named by the run's hash, and moves to `run_folder`, where an
     older run may lie until then: start this when `work_folder` is there. A run that ended without
     a result is marked FAILED; resumed, it goes on. What goes wrong here is one warning and is tried
-    again every `interval` seconds while the training lasts; it never raises.
+    again every `interval` seconds: while the training lasts, and after it for `patience` seconds,
+    when a last warning says how the run is mirrored later. It never raises.
     """
     parent_is_alive = _watch(parent_pid)
     experiment: Experiment | None = None
     warned = False
+    give_up: float | None = None
     while True:
         # Asked before the files are looked at: the last thing the training wrote is then seen.
         training = parent_is_alive()
         published = not work_folder.exists() and _is_result_of(run_folder, work_folder.name)
         folder = run_folder if published else work_folder
+        over = published or not training
+        if over and give_up is None:
+            give_up = time.monotonic() + patience
+        fault: Exception | None = None
         try:
             if (folder / CONFIG).is_file():
                 experiment = experiment or _open(uri, study_folder)
                 mirror(folder, experiment, variant_of(run_folder), training)
         except Exception as error:  # whatever it is, it must not reach the training
-            published_meanwhile = not published and not work_folder.exists()
-            if not warned and not published_meanwhile:
-                warned = True
-                logger.warning("%s", not_mirrored(uri, error))
-        if published or not training:
+            fault = error
+        if fault is None:
+            if over:
+                return
+        elif give_up is not None and time.monotonic() >= give_up:
+            logger.warning("%s: %s", run_folder, not_mirrored(uri, fault))
             return
+        elif not warned and folder.exists():  # else it has just been published
+            warned = True
+            told = (uri, run_folder, first_line(fault), interval)
+            logger.warning("MLflow at %s does not take %s: %s; tried again every %g s", *told)
         time.sleep(interval)
 
 

@@ -4,12 +4,9 @@ Files are the truth: where MLflow shows a training that the files no longer hold
 replaced.
 """
 
-import fcntl
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +20,6 @@ from acl_bert.run_files import (
     REPRESENTATIONS,
     Row,
     RunFolder,
-    Timings,
     is_drawn,
 )
 from acl_bert.tracking.browsing import (
@@ -37,7 +33,7 @@ from acl_bert.tracking.browsing import (
     identity_of,
     run_name,
 )
-from acl_bert.tracking.store import Experiment
+from acl_bert.tracking.store import Experiment, alone
 
 PARAMETER_LENGTH = 500
 BATCH = 1000  # metrics in one call, MLflow's limit
@@ -51,23 +47,20 @@ def mirror(
     experiment: Experiment,
     variant: str | None = None,
     training: bool = True,
-    known: Sequence[Run] | None = None,
 ) -> str:
     """Bring MLflow up to date with a run's folder, finished or not; returns MLflow's run id.
 
     A run is found by its hash. Other live runs of its task, encoder, method, seed and `variant`
     (which λ of the grid it tries, if it does) are deleted: they are superseded. So is a run of the
     same hash when the files are of a later training. A run without a result whose `training` has
-    ended is marked FAILED; resumed, it goes on. `known` are the live runs of that identity where
-    the caller has them already.
+    ended is marked FAILED; resumed, it goes on.
     Raises InputError where the files are damaged, and whatever MLflow raises.
     """
     files = RunFolder(folder)
     config = files.config()
-    with _alone(files):
-        if known is None:
-            known = list(experiment.runs(identity_of(config)))
-        run = _find_or_create(experiment, files, config, variant, known)
+    # Others of this name too: each reads what the others have logged, created and deleted.
+    with alone(experiment.study_folder, run_name(identity_of(config), variant)):
+        run = _find_or_create(experiment, files, config, variant)
         run_id, status = str(run.info.run_id), run.info.status
         if status == "FINISHED":
             return run_id
@@ -90,18 +83,6 @@ def mirror(
     return run_id
 
 
-@contextmanager
-def _alone(files: RunFolder) -> Iterator[None]:
-    """Let processes that mirror one run do it in turn: each reads what the others have logged.
-
-    The lock is on a file that moves with the run from its work folder to its place.
-    """
-    with files.config_path.open("rb") as lock:
-        with suppress(OSError):  # a file system without locks: a point may be there twice
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def is_mirrored(run: Run, folder: RunFolder) -> bool:
     """Whether the MLflow run shows this finished run, whole."""
     return run.info.status == "FINISHED" and _is_mirror_of(run, folder)
@@ -112,10 +93,10 @@ def _find_or_create(
     folder: RunFolder,
     config: Mapping[str, Any],
     variant: str | None,
-    known: Sequence[Run],
 ) -> Run:
     kept = None
-    for run in known:
+    identity = identity_of(config)
+    for run in list(experiment.runs(identity)):  # read whole, before any is deleted
         if run.data.tags.get(VARIANT) != variant:
             continue
         if kept is None and _is_mirror_of(run, folder):
@@ -124,25 +105,16 @@ def _find_or_create(
             experiment.client.delete_run(run.info.run_id)
     if kept is not None:
         return kept
-    identity = identity_of(config)
     tags = identity | {RUN_HASH: folder.run_hash} | _provenance(config)
     tags |= describing_tags(config, variant, experiment.id)
     if variant:
         tags[VARIANT] = variant
-    start = _milliseconds(folder.timings()["started"]) if folder.finished else _now()
+    start = _milliseconds(folder.span()[0] if folder.finished else time.time())
     return experiment.client.create_run(experiment.id, start, tags, run_name(identity, variant))
 
 
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
-def _milliseconds(moment: str) -> int:
-    return int(datetime.fromisoformat(moment).timestamp() * 1000)
-
-
-def _end(timings: Timings) -> int:
-    return _milliseconds(timings["started"]) + int(1000 * timings["seconds"]["total"])
+def _milliseconds(moment: float) -> int:
+    return int(1000 * moment)
 
 
 def _chunks(items: list[T], size: int) -> Iterable[list[T]]:
@@ -225,7 +197,7 @@ def _add_parameters(batch: _Batch, run: Run, config: Mapping[str, Any]) -> None:
 
 
 def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> None:
-    now = _end(folder.timings()) if folder.finished else _now()
+    now = _milliseconds(folder.span()[1] if folder.finished else time.time())
     for tag, prefix, read in (
         (STEPS, "step", folder.history),
         (EPOCH_ROWS, "epoch", folder.epochs),
@@ -264,7 +236,8 @@ def _add_result(batch: _Batch, folder: RunFolder) -> int:
     tags = _provenance(
         {"commit": timings["commit"], "data_fingerprint": metrics["data"]["fingerprint"]}
     ) | {STARTED: timings["started"], "degenerate": str(metrics["degenerate"]).lower()}
-    end = _end(timings)  # not the time of this call: done twice, it is the same point
+    # Not the time of this call: done twice, it is the same point.
+    end = _milliseconds(folder.span()[1])
     points = [Metric(name, value, end, 0) for name, value in finals.items()]
     if len(metrics["exits"]) > 1:  # a curve over layers, which MLflow draws as one over steps
         points += [

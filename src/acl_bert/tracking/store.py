@@ -4,8 +4,9 @@ import fcntl
 import logging
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class Experiment:
 
     client: MlflowClient
     id: str
+    study_folder: Path
     artifacts: Path | None
 
     def runs(self, tags: Mapping[str, str] | None = None) -> Iterator[Run]:
@@ -95,7 +97,7 @@ def open_experiment(uri: str, study_folder: Path) -> Experiment:
     if found is None:
         raise StoreError(f"it has no experiment {study_folder.name}; initialise it first")
     artifacts = None if is_server(uri) else study_folder / ARTIFACTS
-    return Experiment(client, found.experiment_id, artifacts)
+    return Experiment(client, found.experiment_id, study_folder, artifacts)
 
 
 def initialise(uri: str, study_folder: Path) -> Experiment:
@@ -108,9 +110,7 @@ def initialise(uri: str, study_folder: Path) -> Experiment:
     _be_quick_and_quiet()
     study_folder.mkdir(parents=True, exist_ok=True)
     try:
-        with (study_folder / f".{STORE}.lock").open("w") as lock:
-            with suppress(OSError):  # a file system without locks: the workflow calls this once
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(study_folder, STORE):
             file = _sqlite_file(uri) if uri.startswith(SQLITE) else None
             if file and not file.exists():
                 # Aside, so that nobody opens a store whose tables are still being made.
@@ -120,6 +120,24 @@ def initialise(uri: str, study_folder: Path) -> Experiment:
     except Exception as error:  # MLflow, its database and its HTTP client each raise their own
         raise StoreError(first_line(error)) from error
     return open_experiment(uri, study_folder)
+
+
+@contextmanager
+def alone(study_folder: Path, name: str) -> Iterator[None]:
+    """Let processes that write one thing to a study's store, called `name`, do it in turn.
+
+    A name's lock is a byte of one file, which no run's folder holds and nobody removes: NFS keeps a
+    folder whose file is open. It is a POSIX lock, as what passes locks on between machines does so
+    with these first; it keeps processes apart, not threads. On a file system without locks nobody
+    waits: `initialise` is the workflow's first step, and what may be in MLflow twice is a run until
+    it is mirrored again, and a point that one process drew while the run went on and another one
+    when it was finished.
+    """
+    with (study_folder / f".{STORE}.lock").open("w") as lock:
+        with suppress(OSError):
+            # Two names of one byte only wait for each other; 31 bits fit all of NFS's versions.
+            fcntl.lockf(lock, fcntl.LOCK_EX, 1, zlib.crc32(name.encode()) >> 1)
+        yield
 
 
 def _create_experiment(uri: str, name: str) -> None:

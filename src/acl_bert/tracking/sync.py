@@ -20,6 +20,7 @@ from acl_bert.run_files import (
     variant_of,
     work_path,
 )
+from acl_bert.spares import SPARE
 from acl_bert.tracking.browsing import IDENTITY, RUN_HASH, VARIANT, identity_of
 from acl_bert.tracking.mirror import is_mirrored, mirror
 from acl_bert.tracking.store import Experiment, StoreError, initialise
@@ -55,9 +56,10 @@ def sync(study_folder: Path, uri: str, tuning_seeds: Collection[int] = ()) -> Sy
 
     The latter are marked FAILED, unless the study has a finished run in their place; so is what
     MLflow has as RUNNING though nobody here trains it (should another machine do so, the follower
-    there sets it right). Runs in training are left to their followers. A work folder that MLflow
-    does not know is of a tuning run if its seed is among `tuning_seeds`. Done twice, it changes
-    nothing, and the second time asks MLflow once.
+    there sets it right). A spare stands for a run that was removed and not begun again. Runs in
+    training are left to their followers. A work folder that MLflow does not know is of a tuning run
+    if its seed is among `tuning_seeds`. Done twice, it changes nothing, and the second time asks
+    MLflow once.
     Raises StoreError when the store cannot be used.
     """
     try:
@@ -91,51 +93,48 @@ def _sync(study_folder: Path, experiment: Experiment, tuning_seeds: Collection[i
 
     done = Synced()
     settled: set[Key] = set()  # what MLflow need not be asked about any more
-    ended: dict[Key, RunFolder] = {}
+    runs: dict[Key, RunFolder] = {}  # of each key what the study has; a later one is better
+
+    def add_finished(study: Path) -> None:
+        for files in (*find_runs(study), *find_runs(study, tuning=True)):
+            try:
+                runs[_key(identity_of(files.config()), variant_of(files.path))] = files
+            except InputError as error:
+                done.faults.append(str(error))
+
+    add_finished(study_folder / SPARE)
+    begun: dict[Key, float] = {}
     for files, in_training in work:
         if not files.config_path.is_file():  # published meanwhile
             continue
         try:
-            key = key_of(files)
-        except InputError as error:
+            key, moment = key_of(files), files.config_path.stat().st_mtime
+        except (InputError, OSError) as error:
             done.faults.append(str(error))
             continue
         if in_training:
             done.in_training += 1
             settled.add(key)
-        elif key not in ended or _begun(ended[key]) < _begun(files):
-            ended[key] = files
+        elif moment > begun.get(key, 0):
+            runs[key], begun[key] = files, moment
+    add_finished(study_folder)
 
-    def bring(files: RunFolder, key: Key, training: bool) -> None:
-        known = live[key]
-        # One that is RUNNING may have a follower still: what it has logged is asked anew.
-        stale = any(run.info.status == "RUNNING" for run in known)
-        mirror(files.path, experiment, key[-1], training, None if stale else known)
-
-    for files in (*find_runs(study_folder), *find_runs(study_folder, tuning=True)):
-        try:
-            key = _key(identity_of(files.config()), variant_of(files.path))
-            if key in settled:
-                continue
-            settled.add(key)
-            if len(live[key]) == 1 and is_mirrored(live[key][0], files):
-                done.unchanged += 1
-                continue
-            bring(files, key, training=True)
-            done.mirrored += 1
-        except (InputError, OSError) as error:
-            done.faults.append(str(error))
-    for key, files in ended.items():
+    for key, files in runs.items():
         if key in settled:
             continue
         settled.add(key)
         try:
-            bring(files, key, training=False)
-            done.failed += 1
+            finished = files.finished
+            if finished and len(live[key]) == 1 and is_mirrored(live[key][0], files):
+                done.unchanged += 1
+                continue
+            mirror(files.path, experiment, key[-1], training=False)
+            done.mirrored += finished
+            done.failed += not finished
         except (InputError, OSError) as error:
             done.faults.append(str(error))
-    for key, runs in live.items():
-        for run in runs if key not in settled else ():
+    for key, known in live.items():
+        for run in known if key not in settled else ():
             work_folder = work_path(study_folder, run.data.tags[RUN_HASH])
             if run.info.status == "RUNNING" and not is_held(lease_path(work_folder)):
                 experiment.client.set_terminated(run.info.run_id, "FAILED")
@@ -150,7 +149,3 @@ def _key(tags: Mapping[str, str], variant: str | None) -> Key:
 def _work_folders(study_folder: Path) -> Iterator[RunFolder]:
     for config in sorted(work_path(study_folder, "*").parent.glob(f"*/{CONFIG}")):
         yield RunFolder(config.parent)
-
-
-def _begun(files: RunFolder) -> float:
-    return files.config_path.stat().st_mtime
