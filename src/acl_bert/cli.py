@@ -264,7 +264,13 @@ def choose_lambda(args: argparse.Namespace) -> None:
 
 def init_tracking(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.tracking.store import StoreError, initialise, not_mirrored, tracking_uri
+    from acl_bert.tracking.store import (
+        StoreError,
+        initialise,
+        not_mirrored,
+        shown,
+        tracking_uri,
+    )
 
     study = load_study(args.config)
     folder = args.results / study.name
@@ -274,7 +280,7 @@ def init_tracking(args: argparse.Namespace) -> None:
     except StoreError as error:  # files are the truth: the study goes on
         print(f"warning: {not_mirrored(uri, error)}", file=sys.stderr)
     if args.marker:
-        write_text(args.marker, f"{uri}\n")
+        write_text(args.marker, f"{shown(uri)}\n")
 
 
 def follow(args: argparse.Namespace) -> None:
@@ -294,7 +300,7 @@ def follow(args: argparse.Namespace) -> None:
 
 def sync_tracking(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.tracking.store import StoreError, not_mirrored, tracking_uri
+    from acl_bert.tracking.store import StoreError, not_synced, tracking_uri
     from acl_bert.tracking.sync import sync
 
     study = load_study(args.config)
@@ -305,7 +311,7 @@ def sync_tracking(args: argparse.Namespace) -> None:
     try:
         done = sync(folder, uri, study.tuning.seeds if study.tuning.enabled else ())
     except StoreError as error:
-        raise InputError(not_mirrored(uri, error)) from None
+        raise InputError(not_synced(uri, error)) from None
     print(done)
     if done.faults:
         raise InputError("\n".join(done.faults))

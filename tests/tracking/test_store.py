@@ -1,11 +1,20 @@
 """Where a study's MLflow store is, and how it comes to be."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from acl_bert.tracking.store import StoreError, initialise, open_experiment, tracking_uri
+from acl_bert.tracking.store import (
+    StoreError,
+    initialise,
+    not_mirrored,
+    not_synced,
+    open_experiment,
+    shown,
+    tracking_uri,
+)
 
 
 def test_the_environment_comes_before_the_config_and_sqlite_last(
@@ -62,3 +71,33 @@ def test_opening_never_creates_a_store(sqlite: str, tmp_path: Path) -> None:
     initialise(sqlite, tmp_path / "other")
     with pytest.raises(StoreError, match="no experiment"):
         open_experiment(sqlite, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("a folder", "is not a file that can be read and written"),
+        ("rubbish", "is not an SQLite database"),
+        ("nowhere", "no such folder"),
+    ],
+)
+@pytest.mark.parametrize("opened", [initialise, open_experiment])
+def test_a_file_that_is_no_store_is_said_at_once(
+    tmp_path: Path, state: str, said: str, opened: Callable[[str, Path], object]
+) -> None:
+    file = tmp_path / ("none" if state == "nowhere" else "") / "mlflow.db"
+    if state == "a folder":
+        file.mkdir()
+    elif state == "rubbish":
+        file.write_bytes(bytes(3000))
+    with pytest.raises(StoreError, match=said):
+        opened(f"sqlite:///{file}", tmp_path / "study")
+    assert not (tmp_path / "none").exists()
+
+
+def test_no_password_is_shown() -> None:
+    uri = "postgresql://me:secret@server:1/db"
+    for line in (not_mirrored(uri, OSError("away")), not_synced(uri, OSError("away"))):
+        assert "secret" not in line and "postgresql://me:***@server:1/db: away" in line
+    assert shown("http://server:5000") == "http://server:5000"
+    assert shown("sqlite:////a:b@c/mlflow.db") == "sqlite:////a:b@c/mlflow.db"

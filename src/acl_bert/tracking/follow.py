@@ -15,6 +15,7 @@ from acl_bert.tracking.store import (
     initialise,
     not_mirrored,
     open_experiment,
+    shown,
 )
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def follow(
             return
         elif not warned and folder.exists():  # else it has just been published
             warned = True
-            told = (uri, run_folder, first_line(fault), interval)
+            told = (shown(uri), run_folder, first_line(fault), interval)
             logger.warning("MLflow at %s does not take %s: %s; tried again every %g s", *told)
         time.sleep(interval)
 

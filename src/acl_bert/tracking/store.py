@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from acl_bert.tracking.browsing import experiment_tags
 STORE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 SQLITE = "sqlite:///"
+_MAGIC = b"SQLite format 3\0"
 # Where a run's artifacts are, for MLflow: below what its server serves, wherever that lies. A
 # study can so be moved, or be seen under other paths from other machines.
 SERVED = "mlflow-artifacts:/"
@@ -90,7 +92,8 @@ def open_experiment(uri: str, study_folder: Path) -> Experiment:
     unreadable: only `initialise` may.
     """
     _be_quick_and_quiet()
-    if uri.startswith(SQLITE) and not _sqlite_file(uri).is_file():
+    _check_file(uri)
+    if uri.startswith(SQLITE) and not _sqlite_file(uri).exists():
         raise StoreError(f"{uri}: no such store; initialise it first")
     client = MlflowClient(tracking_uri=uri)
     found = client.get_experiment_by_name(study_folder.name)
@@ -110,6 +113,7 @@ def initialise(uri: str, study_folder: Path) -> Experiment:
     _be_quick_and_quiet()
     study_folder.mkdir(parents=True, exist_ok=True)
     try:
+        _check_file(uri)
         with alone(study_folder, STORE):
             file = _sqlite_file(uri) if uri.startswith(SQLITE) else None
             if file and not file.exists():
@@ -171,11 +175,41 @@ def _sqlite_file(uri: str) -> Path:
     return Path(uri.removeprefix(SQLITE).split("?")[0])
 
 
+def _check_file(uri: str) -> None:
+    """Raise StoreError for an SQLite file that cannot be one: MLflow would try it for minutes."""
+    if not uri.startswith(SQLITE):
+        return
+    file = _sqlite_file(uri)
+    if not file.parent.is_dir():
+        raise StoreError(f"{file.parent}: no such folder")
+    if not file.exists():
+        return
+    if not (file.is_file() and os.access(file, os.R_OK | os.W_OK)):
+        raise StoreError(f"{file}: is not a file that can be read and written")
+    with file.open("rb") as stream:
+        if stream.read(len(_MAGIC)) not in (_MAGIC, b""):
+            raise StoreError(f"{file}: is not an SQLite database")
+
+
+def shown(uri: str) -> str:
+    """A store's place without the password that it may have in it."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
+
+
 def not_mirrored(uri: str, error: Exception) -> str:
     """One line about what kept a run out of MLflow."""
     return (
-        f"not mirrored to MLflow at {uri}: {first_line(error)}; the results are in the study's "
-        "folder, and make sync-tracking mirrors them later"
+        f"not mirrored to MLflow at {shown(uri)}: {first_line(error)}; the results are in the "
+        "study's folder, and make sync-tracking mirrors them later"
+    )
+
+
+def not_synced(uri: str, error: Exception) -> str:
+    """The same where just that was tried."""
+    anew = ", or remove that file: it is made anew" if uri.startswith(SQLITE) else ""
+    return (
+        f"not mirrored to MLflow at {shown(uri)}: {first_line(error)}; do it again once the store "
+        f"can be used{anew}"
     )
 
 
