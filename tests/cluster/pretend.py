@@ -68,9 +68,9 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
 {accounting}
-NodeName=cpu1 NodeHostname={host} NodeAddr=127.0.0.1 Port=16901 CPUs=4 RealMemory=32000
+NodeName=cpu1 NodeHostname={host} NodeAddr=127.0.0.1 Port=16901 CPUs=4 RealMemory=64000
 NodeName=gpu[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[16902-16903] CPUs=4 \
-RealMemory=32000 Gres=gpu:pretend:2
+RealMemory=64000 Gres=gpu:pretend:2
 PartitionName=cpu Nodes=cpu1 Default=YES MaxTime=1440
 PartitionName=gpu Nodes=gpu[1-2] MaxTime=1440 GraceTime=10
 PartitionName=urgent Nodes=gpu[1-2] MaxTime=1440 PriorityTier=10

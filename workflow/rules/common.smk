@@ -157,6 +157,12 @@ def of_teacher(wildcards):
     return [path.format(**cell) for path in needed]
 
 
+@cache
+def on_gpu(device):
+    """Whether training with this `training.device` is on a GPU; nvidia-smi takes its time."""
+    return SLOTS.on_gpu(device)
+
+
 # What the hooks of the Snakefile call; on a cluster's nodes there are none.
 def runs_to_train():
     """Those whose jobs are about to start."""
@@ -176,8 +182,7 @@ def fetch_encoders():
 
 def check_disk():
     """Refuse to start what the disk cannot hold."""
-    on_gpu = SLOTS.on_gpu(STUDY.training.device)
-    at_a_time = SLOTS.at_a_time(on_gpu, STUDY.training.threads)
+    at_a_time = SLOTS.at_a_time(on_gpu(STUDY.training.device), STUDY.training.threads)
     try:
         check_room(STUDY, STUDY_DIR, runs_to_train(), at_a_time)
     except InputError as error:
@@ -226,7 +231,7 @@ def minutes(task, encoder, method):
 
 def run_gpus(wildcards):
     """How many GPUs a run takes: one where it trains on one, of this machine or of a cluster."""
-    return int(SLOTS.on_gpu(STUDY.training_of(wildcards.task).device))
+    return int(on_gpu(STUDY.training_of(wildcards.task).device))
 
 
 def run_minutes(wildcards, attempt):
