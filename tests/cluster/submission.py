@@ -123,7 +123,7 @@ class Project:
 
     def training(self) -> int:
         """The number of the one job that is training now: its log shows a first step."""
-        wait_for("a run trains", lambda: bool(self.in_progress()), 300)
+        wait_for("a run trains", lambda: bool(self.in_progress()), 600)
         (number,) = run("squeue", "-ho", "%i", "--states=RUNNING").split()
         return int(number)
 

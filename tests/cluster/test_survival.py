@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 
 TARGET = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
 # Runs that are submitted together.
-TWO_SEEDS: dict[str, Any] = {"seeds": [1, 2]}
+GROUP: dict[str, Any] = one_run(epochs=5) | {"seeds": [1, 2]}
 
 
 def states(project: Project) -> list[str]:
@@ -108,8 +108,8 @@ def test_a_requeued_job_goes_on_and_has_a_gpu_again(project: Project) -> None:
 
 
 def test_a_requeued_group_does_not_train_its_finished_run_again(project: Project) -> None:
-    project.submit(one_run() | TWO_SEEDS, "runs")
-    wait_for("a run is finished", lambda: bool(project.started()), 300)
+    project.submit(GROUP, "runs")
+    wait_for("a run is finished", lambda: bool(project.started()), 900)
     started = project.started()
     job = project.training()
     assert len(started) == 1
@@ -120,19 +120,19 @@ def test_a_requeued_group_does_not_train_its_finished_run_again(project: Project
 
 
 def test_a_run_that_always_fails_costs_its_group_nothing_that_is_finished(project: Project) -> None:
-    project.submit(one_run() | TWO_SEEDS, "runs", "--retries", "1")
+    project.submit(GROUP, "runs", "--retries", "1")
     project.training()
     (trained,) = project.in_progress()
     seed = json.loads((trained / CONFIG).read_text())["seed"]
     # No file can be made in this place: the other's lease.
     obstacle = lease_path(project.results / "runs/acceptability/minilm/ce" / f"seed-{3 - seed}")
     obstacle.mkdir()
-    wait_for("a run is finished", lambda: bool(project.started()), 300)
+    wait_for("a run is finished", lambda: bool(project.started()), 900)
     started = project.started()
     assert project.wait() != 0
     assert states(project) == ["FAILED", "FAILED"]
     obstacle.rmdir()
-    project.submit(one_run() | TWO_SEEDS, "runs")
+    project.submit(GROUP, "runs")
     completes(project)
     assert len(project.started()) == 2 and project.started().items() > started.items()
 
