@@ -1,7 +1,11 @@
 """Where a study's MLflow store is, and how it comes to be."""
 
 import logging
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -93,6 +97,18 @@ def test_a_file_that_is_no_store_is_said_at_once(
     with pytest.raises(StoreError, match=said):
         opened(f"sqlite:///{file}", tmp_path / "study")
     assert not (tmp_path / "none").exists()
+
+
+def test_opening_leaves_this_process_its_locks(sqlite: str, study: Path) -> None:
+    file = sqlite.removeprefix("sqlite:///")
+    other = (
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    )
+    with closing(sqlite3.connect(file, isolation_level=None)) as store:
+        store.execute("BEGIN IMMEDIATE")
+        open_experiment(sqlite, study)
+        done = subprocess.run([sys.executable, "-c", other, file], capture_output=True, text=True)
+        assert "database is locked" in done.stderr
 
 
 def test_no_password_is_shown() -> None:

@@ -5,9 +5,10 @@ import logging
 import os
 import re
 import shutil
+import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from acl_bert.tracking.browsing import experiment_tags
 STORE = "mlflow.db"
 ARTIFACTS = "mlartifacts"
 SQLITE = "sqlite:///"
-_MAGIC = b"SQLite format 3\0"
 # Where a run's artifacts are, for MLflow: below what its server serves, wherever that lies. A
 # study can so be moved, or be seen under other paths from other machines.
 SERVED = "mlflow-artifacts:/"
@@ -186,9 +186,14 @@ def _check_file(uri: str) -> None:
         return
     if not (file.is_file() and os.access(file, os.R_OK | os.W_OK)):
         raise StoreError(f"{file}: is not a file that can be read and written")
-    with file.open("rb") as stream:
-        if stream.read(len(_MAGIC)) not in (_MAGIC, b""):
-            raise StoreError(f"{file}: is not an SQLite database")
+    try:
+        # By SQLite: a file that this process opens and closes itself loses all locks it has on it.
+        with closing(sqlite3.connect(file, timeout=0)) as store:
+            store.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:  # busy: it is one
+        pass
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{file}: is not an SQLite database") from error
 
 
 def shown(uri: str) -> str:
