@@ -41,7 +41,7 @@ class Runs:
     """Runs of one seed in one folder, and the teachers that they share."""
 
     def __init__(self, folder: Path, encoder: Path, tokens: Path) -> None:
-        self.folder, self.encoder, self.tokens = folder, encoder, TokenStore(tokens)
+        self.folder, self.encoder, self.tokens = folder, encoder, tokens
         self._teachers: dict[tuple[str, str], Taught] = {}
         self._count = 0
 
@@ -54,7 +54,7 @@ class Runs:
             teacher = row(method.teacher, representation=method.representation)
             run = self._run(teacher, None, keep_model=True)
             outputs = self.folder / f"{'-'.join(key)}.safetensors"
-            write_teacher_outputs(run.path, self.tokens, TRAINING, outputs)
+            write_teacher_outputs(run.path, TokenStore(self.tokens), TRAINING, outputs)
             self._teachers[key] = Taught(run, outputs)
         return self._teachers[key]
 

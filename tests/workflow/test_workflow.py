@@ -393,6 +393,18 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_that_was_removed_is_made_again(finished: Path, tmp_path: Path) -> None:
+    """Though nothing that is made of it is missing, and its spare went when all was there."""
+    assert not (finished / "results/small/spare").exists()
+    (run,) = (finished / "results/small/runs").glob("*/*/ce/seed-1")
+    aside = run.rename(tmp_path / "aside")
+    try:
+        assert trained(replan(finished, tmp_path)) == {("ce", "1")}
+    finally:
+        aside.rename(run)
+
+
+@pytest.mark.slow
 def test_a_method_changed_runs_again_and_no_other(finished: Path, tmp_path: Path) -> None:
     changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "observe"}}}
     jobs = replan(finished, tmp_path, methods=SMALL["methods"] | changed)
