@@ -396,10 +396,10 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 def test_a_run_that_was_removed_is_made_again(finished: Path, tmp_path: Path) -> None:
     """Though nothing that is made of it is missing, and its spare went when all was there."""
     assert not (finished / "results/small/spare").exists()
-    (run,) = (finished / "results/small/runs").glob("*/*/ce/seed-1")
+    (run,) = (finished / "results/small/runs").glob("*/*/acl_embed/seed-1")
     aside = run.rename(tmp_path / "aside")
     try:
-        assert trained(replan(finished, tmp_path)) == {("ce", "1")}
+        assert trained(replan(finished, tmp_path)) == {("acl_embed", "1")}
     finally:
         aside.rename(run)
 
