@@ -104,6 +104,7 @@ def test_the_plan_is_of_what_would_be_run(tmp_path: Path) -> None:
 def test_what_is_not_there_is_named_before_anything_starts(
     target: str, argument: str, said: str
 ) -> None:
-    ended = subprocess.run(["make", target, argument], cwd=ROOT, capture_output=True, text=True)
+    command = ["make", "--no-print-directory", target, argument]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 2
     assert said in ended.stderr and "Traceback" not in ended.stderr and not ended.stdout
