@@ -178,16 +178,9 @@ def test_kills_at_random_moments_change_no_number(
 
 
 def forget_a_run(results: Path, draw: random.Random) -> None:
-    """Take a finished run away: a study that is complete leaves nothing to kill.
-
-    And what was made of it, for whose sake alone Snakemake makes a run again.
-    """
+    """Take a finished run away: a study that is complete leaves nothing to kill."""
     if runs := sorted(path.parent for path in results.glob("runs/*/*/*/*/metrics.json")):
         shutil.rmtree(draw.choice(runs))
-        for path in (*results.glob("*.csv"), results / "report.html"):
-            path.unlink(missing_ok=True)
-        for name in ("tables", "figures", "paper"):
-            shutil.rmtree(results / name, ignore_errors=True)
 
 
 def check_whole(results: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import sys
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -44,14 +45,21 @@ from acl_bert.tasks.prepare import determinants, rows_of_splits
 if workflow.remote_exec:
     sigterm.pass_on(lambda: workflow.local_exec)
 
-try:
+
+@contextmanager
+def explained():
+    """What the user is to mend, as Snakemake says it: without a traceback."""
+    try:
+        yield
+    except InputError as error:
+        raise WorkflowError(str(error))
+
+
+with explained():
     for path in workflow.configfiles:
-        read_yaml(
-            Path(path)
-        )  # refuses what Snakemake's own reader takes, such as a key twice
+        # Refuses what Snakemake's own reader takes, such as a key twice.
+        read_yaml(Path(path))
     STUDY = load_study(config, origin=", ".join(map(str, workflow.configfiles)))
-except InputError as error:
-    raise WorkflowError(str(error))
 
 STUDY_DIR = Path("results", STUDY.name)
 STUDY_FILE = f"{STUDY_DIR}/config.yaml"
@@ -174,19 +182,15 @@ def fetch_encoders():
     """Have what is to be trained at hand before the first of many jobs waits for a GPU."""
     for name in sorted({run.encoder for run in runs_to_train()}):
         encoder = STUDY.encoder(name)
-        try:
+        with explained():
             fetch_encoder(encoder.path, encoder.revision)
-        except InputError as error:
-            raise WorkflowError(str(error))
 
 
 def check_disk():
     """Refuse to start what the disk cannot hold."""
     at_a_time = SLOTS.at_a_time(on_gpu(STUDY.training.device), STUDY.training.threads)
-    try:
+    with explained():
         check_room(STUDY, STUDY_DIR, runs_to_train(), at_a_time)
-    except InputError as error:
-        raise WorkflowError(str(error))
 
 
 def data_settings(wildcards):
