@@ -87,7 +87,8 @@ class OpenRun:
             return False
         if self.keep_model and not run.model_path.is_dir():
             return False
-        # Written last; whatever was changed since is not as it was published.
+        # Written last; whatever was changed since is not as it was published. Hidden files are not
+        # the run's: Snakemake stamps the model's folder with one.
         end = run.metrics_path.stat().st_mtime_ns
         return all(path.stat().st_mtime_ns <= end for path in folder.rglob("[!.]*.*"))
 
