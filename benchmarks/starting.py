@@ -8,7 +8,7 @@ from pathlib import Path
 import rows
 from measuring import Setup
 
-from acl_bert.run_files import HISTORY
+from acl_bert.runs.files import HISTORY
 
 BARE = "import torch; from transformers import BertModel; import time; print(time.time())"
 

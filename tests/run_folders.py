@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from acl_bert.evaluation.depth import quarter_exits
 from acl_bert.files import write_csv, write_json
-from acl_bert.run_files import (
+from acl_bert.runs.files import (
     CONFIG,
     EPOCHS,
     HISTORY,

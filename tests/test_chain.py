@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from acl_bert.cli import main
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import criterion_values, exits_taken
-from acl_bert.run_files import LOGITS, RunFolder, run_path
+from acl_bert.runs.files import LOGITS, RunFolder, run_path
 
 LABELS = ["no", "maybe", "yes"]
 MAX_LENGTH = 20  # some pairs are longer

@@ -12,7 +12,7 @@ from checkouts import checkout, written
 
 from acl_bert.encoders import fetch_encoder
 from acl_bert.errors import InputError
-from acl_bert.run_files import run_path
+from acl_bert.runs.files import run_path
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # Runs at the start of every Python process that finds it: any connection is an error.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from run_folders import finish_run
 
-from acl_bert.run_files import METRICS
+from acl_bert.runs.files import METRICS
 from acl_bert.spares import forget_spares, keep_spare, put_all_back
 
 

@@ -7,7 +7,7 @@ import yaml
 from bag_of_words import bag_of_words_accuracy
 
 from acl_bert.cli import main
-from acl_bert.run_files import RunFolder, run_path
+from acl_bert.runs.files import RunFolder, run_path
 from acl_bert.tasks.sources import read
 from acl_bert.tasks.spec import Source, resolve
 

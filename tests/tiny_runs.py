@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from acl_bert.run_files import RunFolder
+from acl_bert.runs.files import RunFolder
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training

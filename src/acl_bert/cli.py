@@ -17,14 +17,14 @@ from typing import Any
 from acl_bert import __version__
 from acl_bert.errors import AclBertError, InputError, Interrupted
 from acl_bert.files import read_json, to_json, write_text
-from acl_bert.run_files import METRICS
+from acl_bert.runs.files import METRICS
 
 # A full disk, a spent quota, a file larger than allowed.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def prepare(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import data_path
+    from acl_bert.runs.files import data_path
     from acl_bert.settings.study import load_study
     from acl_bert.tasks.prepare import prepare
 
@@ -35,7 +35,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 def tokenise(args: argparse.Namespace) -> None:
     from acl_bert.encoders import encoder_fingerprint, resolve_path
-    from acl_bert.run_files import data_path, tokens_path
+    from acl_bert.runs.files import data_path, tokens_path
     from acl_bert.settings.study import load_study
     from acl_bert.tasks.tokens import tokenise
 
@@ -54,7 +54,7 @@ def tokenise(args: argparse.Namespace) -> None:
 
 
 def finetune(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import (
+    from acl_bert.runs.files import (
         LAMBDA,
         run_path,
         teacher_path,
@@ -140,7 +140,7 @@ def _claim_gpu(training: Any) -> None:
 def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
     """Make what a run started by hand lacks. It reads all rows and weights to know."""
     from acl_bert.encoders import encoder_fingerprint
-    from acl_bert.run_files import data_path, tokens_path
+    from acl_bert.runs.files import data_path, tokens_path
     from acl_bert.tasks.prepare import is_prepared
     from acl_bert.tasks.tokens import is_tokenised
 
@@ -155,7 +155,7 @@ def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
 
 def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> None:
     """Raise InputError where the teacher's run is not the one that the study describes now."""
-    from acl_bert.run_files import RunFolder
+    from acl_bert.runs.files import RunFolder
 
     task, encoder, method, seed = cell
     remedy = (
@@ -174,7 +174,7 @@ def _changed_settings(study: Any, run: Path, cell: tuple[str, str, str, int]) ->
     """What a finished run was trained with that is not what the study says now."""
     from pydantic import ValidationError
 
-    from acl_bert.run_files import RunFolder
+    from acl_bert.runs.files import RunFolder
     from acl_bert.settings.study import RunSettings
 
     config = RunFolder(run).config()
@@ -193,7 +193,7 @@ def _changed_settings(study: Any, run: Path, cell: tuple[str, str, str, int]) ->
 
 
 def teacher_outputs(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import run_path, teacher_path, tokens_path
+    from acl_bert.runs.files import run_path, teacher_path, tokens_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
@@ -251,7 +251,7 @@ def _make(target: str, config: Path) -> str:
 
 
 def choose_lambda(args: argparse.Namespace) -> None:
-    from acl_bert.run_files import tuning_path
+    from acl_bert.runs.files import tuning_path
     from acl_bert.settings.study import load_study
     from acl_bert.study.tuning import choose_lambda
 
@@ -379,7 +379,7 @@ def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Pat
     All where they must be complete, as the workflow knows them to be; else the finished ones that
     were trained as the study says now.
     """
-    from acl_bert.run_files import run_path
+    from acl_bert.runs.files import run_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
@@ -392,7 +392,7 @@ def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Pat
 
 def _left_out(study: Any, args: argparse.Namespace) -> dict[tuple[str, str, str, int], str]:
     """The cells whose finished runs cannot be taken for the study's, and why."""
-    from acl_bert.run_files import run_path
+    from acl_bert.runs.files import run_path
 
     shown = study.shown()
     folder = args.results / study.name
@@ -406,7 +406,7 @@ def _left_out(study: Any, args: argparse.Namespace) -> dict[tuple[str, str, str,
 
 def _fault(study: Any, shown: Any, run: Path, cell: tuple[str, str, str, int]) -> str | None:
     """What is wrong with a finished run's files, as far as tables and figures read them."""
-    from acl_bert.run_files import RunFolder
+    from acl_bert.runs.files import RunFolder
 
     files = RunFolder(run)
     try:
@@ -462,7 +462,7 @@ def plan(args: argparse.Namespace) -> None:
 
 def calibrate(args: argparse.Namespace) -> None:
     from acl_bert.files import write_json
-    from acl_bert.run_files import CALIBRATION
+    from acl_bert.runs.files import CALIBRATION
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from acl_bert.files import atomic_folder
-from acl_bert.run_files import METRICS
+from acl_bert.runs.files import METRICS
 
 SPARE = "spare"
 

@@ -18,7 +18,7 @@ import psutil
 from checkouts import checkout, written
 from cluster.pretend import STATE, run, wait_for
 
-from acl_bert.run_files import HISTORY, METRICS, TIMINGS
+from acl_bert.runs.files import HISTORY, METRICS, TIMINGS
 
 SMALL: dict[str, Any] = {
     "name": "small",

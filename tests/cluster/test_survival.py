@@ -8,7 +8,7 @@ import pytest
 from cluster.pretend import Cluster, run, wait_for
 from cluster.submission import Project, one_run, step, visible
 
-from acl_bert.run_files import CONFIG, lease_path
+from acl_bert.runs.files import CONFIG, lease_path
 
 pytestmark = pytest.mark.long
 

@@ -10,7 +10,7 @@ from run_folders import finish_run, start_run, write_task
 
 from acl_bert.cli import main
 from acl_bert.files import write_json
-from acl_bert.run_files import CONFIG, run_path
+from acl_bert.runs.files import CONFIG, run_path
 from acl_bert.settings.study import load_study
 
 ROOT = Path(__file__).parents[2]

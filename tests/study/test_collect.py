@@ -8,7 +8,7 @@ from run_folders import finish_run
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_json
-from acl_bert.run_files import METRICS, TIMINGS
+from acl_bert.runs.files import METRICS, TIMINGS
 from acl_bert.study.collect import collect
 
 

@@ -9,7 +9,7 @@ from run_folders import collect_results, finish_run, invented_logits, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import sweep
-from acl_bert.run_files import LOGITS
+from acl_bert.runs.files import LOGITS
 from acl_bert.study.collect import EXITS_COLUMNS
 from acl_bert.study.curves import CURVES, CURVES_COLUMNS, write_curves
 from acl_bert.study.grids import markdown

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from run_folders import finish_run
 
-from acl_bert.run_files import METRICS, TIMINGS
+from acl_bert.runs.files import METRICS, TIMINGS
 from acl_bert.study.planned import Run
 from acl_bert.study.progress import Progress, progress
 

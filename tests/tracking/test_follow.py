@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from mlflow_store import curve, mirror, runs_of, wait_until
 from run_folders import append, finish_run, history_line, start_run
 
-from acl_bert.run_files import tuning_path
+from acl_bert.runs.files import tuning_path
 from acl_bert.tracking.follow import follow
 
 

@@ -8,7 +8,7 @@ import torch
 
 from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier
-from acl_bert.run_files import REPRESENTATIONS, RunFolder
+from acl_bert.runs.files import REPRESENTATIONS, RunFolder
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import representations

@@ -12,7 +12,7 @@ from tiny_runs import tiny_settings, train_run
 
 from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.run_files import HISTORY_COLUMNS, PUBLISHED, RunFolder
+from acl_bert.runs.files import HISTORY_COLUMNS, PUBLISHED, RunFolder
 from acl_bert.settings.method import Method
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training

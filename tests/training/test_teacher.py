@@ -17,7 +17,7 @@ from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier, start_from
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
-from acl_bert.run_files import PUBLISHED, RunFolder
+from acl_bert.runs.files import PUBLISHED, RunFolder
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training

@@ -12,7 +12,7 @@ from tiny_runs import tiny_settings, train_run
 
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.run_files import PUBLISHED, RunFolder
+from acl_bert.runs.files import PUBLISHED, RunFolder
 from acl_bert.settings.base import merge
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.training import Training

@@ -17,7 +17,7 @@ import yaml
 from checkouts import ROOT, checkout, written
 from pretend_gpus import TWO, nvidia_smi
 
-from acl_bert.run_files import TIMINGS
+from acl_bert.runs.files import TIMINGS
 from acl_bert.settings.study import load_study
 from acl_bert.study.plan.disk import room
 from acl_bert.study.plan.dry_run import Job, read_dry_run, runs_of

@@ -24,7 +24,8 @@ if not workflow.deployment_settings.deployment_method:
 shell.prefix(PREFIX)
 
 # Nothing imported here imports torch: a dry run must be quick.
-from acl_bert import run_files, sigterm
+from acl_bert import sigterm
+from acl_bert.runs import files as run_files
 from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint, fetch_encoder
 from acl_bert.settings.deviations import deviations

@@ -101,6 +101,8 @@ class RunSettings(Section):
     selection_metric: str
     method: Method
     training: Training
+    train_rows: int | None = None
+    """A stratified sample of so many train rows, where there are more: a λ is tried on it."""
 
     def determinants(self) -> dict[str, Any]:
         """What the run is and what changes its numbers.

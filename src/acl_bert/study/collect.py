@@ -5,7 +5,7 @@ from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv
-from acl_bert.run_files import Metrics, RunFolder, Timings
+from acl_bert.runs.files import Metrics, RunFolder, Timings
 
 RUNS = "runs.csv"
 EXITS = "exits.csv"

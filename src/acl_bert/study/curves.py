@@ -7,7 +7,7 @@ from typing import Any
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import CRITERIA, SWEEP_COLUMNS, sweep
 from acl_bert.files import write_csv
-from acl_bert.run_files import RunFolder, runs_of
+from acl_bert.runs.files import RunFolder, runs_of
 from acl_bert.study.layout import Layout
 
 CURVES = "early_exit.csv"

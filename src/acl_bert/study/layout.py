@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
-from acl_bert.run_files import TASK, data_path
+from acl_bert.runs.files import TASK, data_path
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acl_bert.run_files import run_path, tuning_path, tuning_run_path
+from acl_bert.runs.files import run_path, tuning_path, tuning_run_path
 from acl_bert.settings.study import Study
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import RunFolder
+from acl_bert.runs.files import RunFolder
 from acl_bert.study.planned import Nearest, Run
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from acl_bert.errors import InputError
 from acl_bert.files import atomic_folder
-from acl_bert.run_files import TEST_COLUMNS, TEST_PREDICTIONS, Metrics, RunFolder, run_path
+from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS, Metrics, RunFolder, run_path
 from acl_bert.study.layout import METRIC_NAMES, Layout
 from acl_bert.tasks.sources import splits_of
 from acl_bert.tasks.spec import Source, TaskSpec, registry

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from acl_bert.files import write_json
-from acl_bert.run_files import LAMBDA, LAMBDA_SCORES, RunFolder, tuning_run_path
+from acl_bert.runs.files import LAMBDA, LAMBDA_SCORES, RunFolder, tuning_run_path
 
 
 def choose_lambda(folder: Path, lambdas: Iterable[float], seeds: Iterable[int]) -> float:

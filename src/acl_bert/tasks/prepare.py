@@ -8,7 +8,7 @@ from typing import Any
 
 from acl_bert.errors import InputError
 from acl_bert.files import atomic_folder, canonical_hash, content_hash, read_json, to_json
-from acl_bert.run_files import TASK
+from acl_bert.runs.files import TASK
 from acl_bert.tasks.sources import Example, local_files, read, splits_of
 from acl_bert.tasks.spec import Selection, Source, TaskSpec
 from acl_bert.tasks.split import held_out, hold_out, limit

@@ -14,7 +14,7 @@ import numpy as np
 
 from acl_bert.errors import InputError, first_line
 from acl_bert.files import atomic_folder, read_json, to_json
-from acl_bert.run_files import TOKENS
+from acl_bert.runs.files import TOKENS
 from acl_bert.tasks.prepare import read_split, read_task
 
 _CHUNK = 10_000  # rows tokenised at once: bounds the memory that MNLI takes

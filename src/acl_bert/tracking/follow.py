@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acl_bert.errors import InputError, first_line
-from acl_bert.run_files import CONFIG, RunFolder, variant_of
+from acl_bert.runs.files import CONFIG, RunFolder, variant_of
 from acl_bert.tracking.mirror import mirror
 from acl_bert.tracking.store import (
     Experiment,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.tracking import MlflowClient
 
-from acl_bert.run_files import (
+from acl_bert.runs.files import (
     LOGITS,
     PREDICTIONS,
     PUBLISHED,

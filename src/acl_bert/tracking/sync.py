@@ -9,8 +9,8 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from acl_bert.errors import InputError, first_line
-from acl_bert.lease import is_held
-from acl_bert.run_files import (
+from acl_bert.runs.lease import is_held
+from acl_bert.runs.files import (
     CONFIG,
     RunFolder,
     find_runs,

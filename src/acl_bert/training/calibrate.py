@@ -8,7 +8,7 @@ import torch
 
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.run_files import Calibration
+from acl_bert.runs.files import Calibration
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import Encoder
 from acl_bert.settings.training import Training

@@ -16,7 +16,7 @@ from torch import Tensor
 from acl_bert.errors import TrainingError
 from acl_bert.files import atomic_file, naming
 from acl_bert.objectives.gate import GateDecision
-from acl_bert.run_files import HISTORY_COLUMNS
+from acl_bert.runs.files import HISTORY_COLUMNS
 from acl_bert.settings.method import Method
 from acl_bert.training.step import StepRecord
 

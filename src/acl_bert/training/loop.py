@@ -11,7 +11,7 @@ from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, mean_over_exits
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.objectives.gate import RunningTargets
-from acl_bert.run_files import EPOCHS, HISTORY, epoch_columns
+from acl_bert.runs.files import EPOCHS, HISTORY, epoch_columns
 from acl_bert.settings.method import Method
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training

@@ -17,10 +17,10 @@ from acl_bert import __version__
 from acl_bert.errors import InputError, Interrupted
 from acl_bert.evaluation.metrics import exit_scores, is_degenerate
 from acl_bert.files import publish_folder, write_csv, write_json, write_tensors
-from acl_bert.lease import Lease, hold
+from acl_bert.runs.lease import Lease, hold
 from acl_bert.model.build import build_classifier, start_from
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.run_files import (
+from acl_bert.runs.files import (
     CONFIG,
     EPOCHS,
     HISTORY,
@@ -43,7 +43,7 @@ from acl_bert.spares import keep_spare, put_back, spare_path
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
 from acl_bert.training.checkpoints import Checkpoints
-from acl_bert.training.code import Code, running_code
+from acl_bert.runs.code import Code, running_code
 from acl_bert.training.interruption import interruptible
 from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train

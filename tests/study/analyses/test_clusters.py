@@ -9,7 +9,7 @@ from run_folders import finish_run, write_task
 from safetensors.numpy import save_file
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import REPRESENTATIONS
+from acl_bert.runs.files import REPRESENTATIONS
 from acl_bert.study.analyses.clusters import (
     CLUSTERS,
     CLUSTERS_COLUMNS,

@@ -12,7 +12,7 @@ from run_folders import as_json, finish_run, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv, write_json
-from acl_bert.run_files import HISTORY, HISTORY_COLUMNS, METRICS
+from acl_bert.runs.files import HISTORY, HISTORY_COLUMNS, METRICS
 from acl_bert.study.analyses.gradients import (
     GRADIENTS,
     GRADIENTS_COLUMNS,

@@ -8,7 +8,7 @@ import pytest
 from run_folders import finish_run
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import teacher_path
+from acl_bert.runs.files import teacher_path
 from acl_bert.settings.study import Study, load_study
 from acl_bert.study.plan import disk
 from acl_bert.study.plan.disk import UNCHECKED, Room, check_room, in_bytes, room

@@ -9,7 +9,7 @@ from run_folders import finish_run
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_json
-from acl_bert.run_files import CALIBRATION
+from acl_bert.runs.files import CALIBRATION
 from acl_bert.settings.study import Study, load_study
 from acl_bert.study.plan.hours import Correction, Rates, Slots, Speed, rates
 from acl_bert.study.plan.sizes import Sizes

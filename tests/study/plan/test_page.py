@@ -7,7 +7,7 @@ import pytest
 from run_folders import finish_run
 
 from acl_bert.cli import main
-from acl_bert.run_files import data_path
+from acl_bert.runs.files import data_path
 from acl_bert.settings.study import load_study
 from acl_bert.study.plan.dry_run import DryRun
 from acl_bert.study.plan.hours import Slots

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from acl_bert.model.build import build_classifier
-from acl_bert.run_files import data_path
+from acl_bert.runs.files import data_path
 from acl_bert.settings.study import Encoder, Study, load_study
 from acl_bert.study.plan.sizes import Sizes, encoder_size, task_size
 from acl_bert.tasks.prepare import prepare, read_task

@@ -13,7 +13,7 @@ from run_folders import finish_run, start_run, write_task
 from study.report.pages import Page, write_png
 
 from acl_bert.files import read_json, write_json, write_text
-from acl_bert.run_files import CONFIG, METRICS, find_runs, run_path
+from acl_bert.runs.files import CONFIG, METRICS, find_runs, run_path
 from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
 from acl_bert.study.analyses.gradients import GRADIENTS
 from acl_bert.study.claims.claims import Claim, Part

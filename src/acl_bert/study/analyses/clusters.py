@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv
-from acl_bert.run_files import RunFolder, RunKey, runs_of
+from acl_bert.runs.files import RunFolder, RunKey, runs_of
 from acl_bert.study.grids import Block, Grid, Row, cell_of, cells_by, first_note, mark_best
 from acl_bert.study.layout import Layout
 from acl_bert.study.panels import NO_RUN, panel_groups

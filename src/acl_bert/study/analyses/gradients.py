@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from acl_bert.files import write_csv
-from acl_bert.run_files import RunFolder, runs_of
+from acl_bert.runs.files import RunFolder, runs_of
 from acl_bert.study.grids import MISSING, Block, Grid, Row, cell_of, cells_by
 from acl_bert.study.layout import Layout
 from acl_bert.study.panels import NO_RUN, panel_groups

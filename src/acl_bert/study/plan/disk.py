@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import (
+from acl_bert.runs.files import (
     METRICS,
     MODEL,
     TASK,

@@ -9,7 +9,7 @@ from typing import Any
 
 from acl_bert.errors import InputError
 from acl_bert.gpus import visible_gpus
-from acl_bert.run_files import Calibration, RunFolder, calibration
+from acl_bert.runs.files import Calibration, RunFolder, calibration
 from acl_bert.settings.explain import unknown
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.plan.sizes import Cell, Sizes, costs

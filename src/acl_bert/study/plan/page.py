@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from acl_bert.encoders import WEIGHTS, file_at_hand
-from acl_bert.run_files import LAMBDA, METRICS, TASK, TOKENS, data_path, tokens_path, tuning_path
+from acl_bert.runs.files import LAMBDA, METRICS, TASK, TOKENS, data_path, tokens_path, tuning_path
 from acl_bert.settings.study import Study
 from acl_bert.study.plan.disk import UNCHECKED, Room, in_bytes, room
 from acl_bert.study.plan.dry_run import TEACHING, DryRun, runs_of

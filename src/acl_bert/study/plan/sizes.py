@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from acl_bert.encoders import read_config
-from acl_bert.run_files import TASK, TOKENS, data_path, tokens_path
+from acl_bert.runs.files import TASK, TOKENS, data_path, tokens_path
 from acl_bert.settings.method import Method
 from acl_bert.settings.study import Encoder, Study
 from acl_bert.settings.training import Training

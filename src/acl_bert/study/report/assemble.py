@@ -15,7 +15,7 @@ import pandas as pd
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
-from acl_bert.run_files import (
+from acl_bert.runs.files import (
     TASK,
     Metrics,
     RunFolder,

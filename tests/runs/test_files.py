@@ -6,7 +6,7 @@ import pytest
 from run_folders import append, finish_run, history_line, start_run
 
 from acl_bert.errors import InputError
-from acl_bert.run_files import (
+from acl_bert.runs.files import (
     METRICS,
     RunFolder,
     drawn,

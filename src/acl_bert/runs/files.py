@@ -1,13 +1,11 @@
 """Names and shapes of a run's result files: the contract of those who write and read them.
 
-Training writes them, tracking and study read them; neither knows the other. A run in progress
-grows in the study's `work_path`, named by its hash, and moves, whole, to
-`runs/<task>/<encoder>/<method>/seed-<n>/`. `metrics.json` is written last: a folder that
-has it is a finished run.
+Training writes them, tracking and study read them; neither knows the other. The folders lie in
+the store (`runs/store.py`). A study names its runs in small files, one a run, such as
+`runs/<task>/<encoder>/<method>/seed-<n>.json`, and those in progress in `in-progress/`.
 """
 
 import csv
-import logging
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +27,8 @@ PREDICTIONS = "predictions.csv"
 TEST_PREDICTIONS = "test_predictions.csv"  # where the task has test sets
 LOGITS = "logits.safetensors"  # of every exit on the dev sets: `<set>.logits`, `<set>.labels`
 REPRESENTATIONS = "representations.safetensors"  # h of some dev rows, and the label embeddings
-MODEL = "model"
+MODEL = "model"  # of the heavy parts, as is:
+TEACHER_OUTPUTS = "teacher_outputs.safetensors"  # what a teacher makes of its training rows
 
 TASK = "task.json"  # beside a task's prepared rows
 TOKENS = "tokens.json"  # beside their tokens
@@ -109,8 +108,8 @@ class Metrics(TypedDict):
 
     `metrics` are the last exit's; `exits` has each exit's, by its layer (as text), from 1 to the
     model's `depth`. `degenerate`: the last predicts one class on dev, or has Matthews 0;
-    `degenerate_exits` are the layers of all such exits. `teacher` is the hash of the run that came
-    first.
+    `degenerate_exits` are the layers of all such exits. `run_hash` is the run's address in the
+    store, `teacher` that of the run that came first.
     """
 
     task: str
@@ -189,37 +188,41 @@ def tokens_path(study: Path, task: str, encoder: str) -> Path:
     return study / "tokens" / task / encoder
 
 
-def run_path(study: Path, task: str, encoder: str, method: str, seed: int | str) -> Path:
-    """Where a finished run lies."""
-    return study / "runs" / task / encoder / method / f"seed-{seed}"
-
-
-def teacher_path(study: Path, task: str, encoder: str, method: str, seed: int | str) -> Path:
-    """Where the file lies that holds what a teacher makes of its training rows."""
-    return study / "teachers" / task / encoder / method / f"seed-{seed}.safetensors"
+def name_path(study: Path, task: str, encoder: str, method: str, seed: int | str) -> Path:
+    """The small file that names a finished run of a study."""
+    return study / "runs" / task / encoder / method / f"seed-{seed}.json"
 
 
 def tuning_path(study: Path, task: str, encoder: str, method: str) -> Path:
-    """Where the runs lie that a λ is chosen from, and the choice."""
+    """Where the runs are named that a λ is chosen from, and the choice lies."""
     return study / TUNING / task / encoder / method
 
 
-def tuning_run_path(tuning: Path, weight: float | str, seed: int | str) -> Path:
-    """Where the run lies, below a `tuning_path`, that tries a λ."""
-    return tuning / f"lambda-{weight}" / f"seed-{seed}"
+def tuning_name_path(tuning: Path, weight: float | str, seed: int | str) -> Path:
+    """The small file, below a `tuning_path`, that names the run that tries a λ."""
+    return tuning / f"lambda-{weight}" / f"seed-{seed}.json"
 
 
-def variant_of(run_folder: Path) -> str | None:
-    """`lambda-<λ>` for the folder of a tuning run, None for that of a run of the study."""
-    match run_folder.parts:
+def variant_of(name: Path) -> str | None:
+    """`lambda-<λ>` for the small file of a tuning run, None for that of a run of the study."""
+    match name.parts:
         case (*_, parent, _, _, _, variant, _) if parent == TUNING and "lambda-" in variant:
             return variant
     return None
 
 
-def work_path(study: Path, run_hash: str) -> Path:
-    """Where a run in progress lies. The folder's name is the run's hash."""
-    return study / "work" / run_hash
+def in_progress_path(study: Path, address: str) -> Path:
+    """The small file that says for which of a study's runs an unfinished folder of the store is.
+
+    It is there from before a run's training until the run is named; one that was killed leaves it.
+    """
+    return study / "in-progress" / f"{address}.json"
+
+
+class InProgress(TypedDict):
+    """Its content: the small file, relative to the study's folder, that will name the run."""
+
+    name: str
 
 
 def is_drawn(step: int) -> bool:
@@ -236,15 +239,20 @@ def drawn(steps: int) -> int:
 
 
 def lease_path(folder: Path) -> Path:
-    """The file that tells who writes a run's folder, work or finished, now."""
+    """The file that tells who writes a work folder of the store now."""
     return folder.with_name(f".{folder.name}.lease")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of one run, finished or in progress."""
+    """The files of one run, finished or in progress.
+
+    `called`: what the study that is looked at calls it. Where none is given, the names are those of
+    the study that trained the run; of two studies that share it each may have names of its own.
+    """
 
     path: Path
+    called: RunKey | None = None
 
     @property
     def metrics_path(self) -> Path:
@@ -269,10 +277,6 @@ class RunFolder:
     @property
     def predictions_path(self) -> Path:
         return self.path / PREDICTIONS
-
-    @property
-    def model_path(self) -> Path:
-        return self.path / MODEL
 
     def dev_logits(self) -> "dict[str, tuple[np.ndarray, np.ndarray]]":
         """By dev set: every exit's logits, (rows, exits, classes) float32, and labels, (rows,).
@@ -319,12 +323,13 @@ class RunFolder:
 
     @property
     def run_hash(self) -> str:
-        """The run's hash: in `metrics.json` once finished, before that the work folder's name."""
-        return self.metrics()["run_hash"] if self.finished else self.path.name
+        """The run's address in the store, which is its folder's name."""
+        return self.path.name
 
     def metrics(self) -> Metrics:
         """Raises InputError where the file is absent, torn, or lacks a part."""
-        return cast(Metrics, _checked(self.metrics_path, Metrics.__required_keys__))
+        metrics = _checked(self.metrics_path, Metrics.__required_keys__)
+        return cast(Metrics, metrics | self._names("method"))
 
     def timings(self) -> Timings:
         """Raises InputError where the file is absent, torn, or lacks a part."""
@@ -343,7 +348,12 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """The resolved settings: at least task, encoder, method_id, seed and the method's row."""
-        return _checked(self.config_path, CONFIG_KEYS)
+        return _checked(self.config_path, CONFIG_KEYS) | self._names("method_id")
+
+    def _names(self, method: str) -> dict[str, Any]:
+        if self.called is None:
+            return {}
+        return dict(zip(("task", "encoder", method, "seed"), self.called, strict=True))
 
     def history(self, start: int = 0) -> list[Row]:
         """Rows of `history.csv` from row `start` on (the first step is row 0); see `read_rows`."""
@@ -393,38 +403,35 @@ def read_rows(path: Path, start: int = 0) -> list[Row]:
     return rows
 
 
-def find_runs(study: Path, tuning: bool = False) -> Iterator[RunFolder]:
-    """Finished runs of a study, ordered by task, encoder, method and seed; or its tuning runs.
+def find_names(study: Path, tuning: bool = False) -> Iterator[Path]:
+    """The small files of a study's finished runs, by task, encoder, method, seed; or of its tuning.
 
-    One whose `metrics.json` cannot be read is logged, not yielded.
+    They may name what the store has not (any more); see `called_by`.
     """
-    pattern = f"{TUNING}/*/*/*/lambda-*/seed-*" if tuning else "runs/*/*/*/seed-*"
+    pattern = f"{TUNING}/*/*/*/lambda-*/seed-*.json" if tuning else "runs/*/*/*/seed-*.json"
 
     def order(path: Path) -> tuple[tuple[str, ...], int, str]:
-        number = path.name.removeprefix("seed-")
+        number = path.stem.removeprefix("seed-")
         return path.parts[:-1], int(number) if number.isdigit() else -1, path.name
 
-    folders = (path.parent for path in study.glob(f"{pattern}/{METRICS}"))
-    for path in sorted(folders, key=order):
-        run = RunFolder(path)
-        try:
-            run.metrics()
-        except InputError as error:
-            logging.getLogger(__name__).warning("left out: %s", error)
-            continue
-        yield run
+    yield from sorted(study.glob(pattern), key=order)
+
+
+def called_by(name: Path) -> RunKey:
+    """What the study calls the run that a small file of it names, tuning runs included."""
+    parts = name.parts[-6:-2] if variant_of(name) else name.parts[-5:-1]
+    return (*parts[1:], int(name.stem.removeprefix("seed-")))  # type: ignore[return-value]
 
 
 def runs_of(
-    run_folders: Iterable[Path], methods: Container[str]
+    runs: Iterable[RunFolder], methods: Container[str]
 ) -> "list[tuple[RunKey, Metrics, RunFolder]]":
     """The runs of some methods among finished ones, ordered by their keys: the order given is not.
 
     Of two with one key the last counts. Raises InputError where a run has no readable metrics.
     """
     found = {}
-    for path in run_folders:
-        run = RunFolder(Path(path))
+    for run in runs:
         metrics = run.metrics()
         if metrics["method"] in methods:
             key = (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"])

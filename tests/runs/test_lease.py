@@ -15,7 +15,7 @@ import pytest
 
 from acl_bert import lease
 from acl_bert.errors import TrainingError
-from acl_bert.lease import hold, is_held
+from acl_bert.runs.lease import hold, is_held
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def nothing(line: str) -> None:
 def holder_in_another_process(path: Path) -> subprocess.Popen[str]:
     """A process that holds the lease until it is killed."""
     code = (
-        "import sys, time; from pathlib import Path; from acl_bert.lease import hold\n"
+        "import sys, time; from pathlib import Path; from acl_bert.runs.lease import hold\n"
         "with hold(Path(sys.argv[1]), print):\n  print('held', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen(
