@@ -7,7 +7,6 @@ replaced.
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow.entities import Metric, Param, Run, RunTag
