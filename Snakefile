@@ -25,15 +25,6 @@ onstart:
     write_study(STUDY, STUDY_FILE)
 
 
-onsuccess:
-    forget_spares(STUDY_DIR)
-
-
-# Of a group of jobs of which one failed, Snakemake has removed the others' results too.
-onerror:
-    put_all_back(STUDY_DIR)
-
-
 rule all:
     """The whole study: its tables, its figures and its report, and the runs, should one be lost."""
     default_target: True

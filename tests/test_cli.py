@@ -16,8 +16,8 @@ from mlflow_store import runs_of
 from acl_bert import cli
 from acl_bert.cli import main
 from acl_bert.evaluation.early_exit import CRITERIA
-from acl_bert.runs.lease import is_held
 from acl_bert.runs.files import lease_path, run_path, work_path
+from acl_bert.runs.lease import is_held
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "datasets", "sklearn", "mlflow", "pandas", "seaborn", "snakemake"}

@@ -16,8 +16,7 @@ from typing import Any
 
 from acl_bert import __version__
 from acl_bert.errors import AclBertError, InputError, Interrupted
-from acl_bert.files import read_json, to_json, write_text
-from acl_bert.runs.files import METRICS
+from acl_bert.files import to_json, write_text
 
 # A full disk, a spent quota, a file larger than allowed.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -54,35 +53,15 @@ def tokenise(args: argparse.Namespace) -> None:
 
 
 def finetune(args: argparse.Namespace) -> None:
-    from acl_bert.runs.files import (
-        LAMBDA,
-        run_path,
-        teacher_path,
-        tokens_path,
-        tuning_path,
-        tuning_run_path,
-    )
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
     folder = args.results / study.name
     args.encoder = args.encoder or next(iter(study.encoders))
     cell = (args.task, args.encoder, args.method)
-    encoder = study.encoder(args.encoder)
     settings = study.run_settings(*cell, args.seed, args.weight)
-    target = run_path(folder, *cell, args.seed)
-    if args.tuning:
-        if args.weight is None:
-            raise InputError("--tuning needs the --lambda that is tried")
-        target = tuning_run_path(tuning_path(folder, *cell), args.weight, args.seed)
-    elif args.weight is None and (tuned := study.lambda_of(args.method)):
-        choice = tuning_path(folder, args.task, args.encoder, tuned) / LAMBDA
-        if not choice.is_file():
-            raise InputError(
-                f"{choice}: no such file; λ of {tuned} is tuned in this study: run the "
-                "workflow up to the choice, or give --lambda"
-            )
-        settings = study.run_settings(*cell, args.seed, read_json(choice)["lambda"])
+    if args.tuning and args.weight is None:
+        raise InputError("--tuning needs the --lambda that is tried")
     if not args.prepared:
         _bring_up_to_date(args, study)
 
@@ -90,43 +69,23 @@ def finetune(args: argparse.Namespace) -> None:
 
     from transformers.utils import logging
 
-    from acl_bert.spares import spare_path
-    from acl_bert.tasks.tokens import TokenStore
-    from acl_bert.training.hardware import settle
-    from acl_bert.training.run import finetune, open_run
+    from acl_bert.runs.prune import prune_teachers
+    from acl_bert.runs.store import Store
+    from acl_bert.training.jobs import study_job
+    from acl_bert.training.run import Trainer
 
     logging.disable_progress_bar()
-    tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
-    settings = settle(settings)
-    teacher_run = teacher_outputs = None
-    if teacher := settings.method.teacher:
-        teaching = (folder, args.task, args.encoder, teacher, args.seed)
-        teacher_run, teacher_outputs = run_path(*teaching), teacher_path(*teaching)
-        _check_teacher(study, teacher_run, teaching[1:])
-    keep_model = study.keeps_model(args.method, args.encoder) and not args.tuning
-    minutes = study.checkpoints.every_minutes
-    follower = None
-    with open_run(
-        settings, encoder, tokens, folder, target, teacher_run, keep_model, minutes, _report
-    ) as run:
-        if run is None:
-            spare = spare_path(folder, target)
-            _report(f"{target}: trained already; to train it again, remove it and {spare}")
-            return
-        if study.tracking.enabled:
-            follower = _start_follower(args, run.work, target)
-        finetune(
-            settings,
-            encoder,
-            tokens,
-            run,
-            teacher_run,
-            teacher_outputs,
-            score_dev=not args.tuning,
-            report=_report,
-        )
-    if follower:  # after an error it sees this process end, and marks the run as failed
-        _wait_for(follower, args.config)
+    job = study_job(study, folder, *cell, args.seed, args.weight, args.tuning)
+    store = Store.beside(folder)
+    trainer = Trainer(store, folder, study.code, study.checkpoints.every_minutes, _report)
+    address = trainer.obtain(
+        job, with_model=job.saves_model and study.keeps_model(args.method, args.encoder)
+    )
+    _report(f"{store.run(address).path}: finished")
+    if job.name is None:
+        _report("it is none of the study's runs, and not in its tables")
+    elif study.keep_models == "none":
+        prune_teachers(study, folder, *cell, args.seed)
 
 
 def _claim_gpu(training: Any) -> None:
@@ -153,31 +112,13 @@ def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
         tokenise(args)
 
 
-def _check_teacher(study: Any, run: Path, cell: tuple[str, str, str, int]) -> None:
-    """Raise InputError where the teacher's run is not the one that the study describes now."""
-    from acl_bert.runs.files import RunFolder
-
-    task, encoder, method, seed = cell
-    remedy = (
-        f"run the teacher first: finetune --task {task} --encoder {encoder} --method {method} "
-        f"--seed {seed}, then teacher-outputs with the same"
-    )
-    if not RunFolder(run).finished:
-        raise InputError(f"{run}: the teacher, {method}, has no finished run there; {remedy}")
-    if changed := _changed_settings(study, run, cell):
-        raise InputError(
-            f"{run}: the teacher was trained with another {' and '.join(changed)}; {remedy}"
-        )
-
-
-def _changed_settings(study: Any, run: Path, cell: tuple[str, str, str, int]) -> list[str]:
+def _changed_settings(study: Any, run: Any, cell: tuple[str, str, str, int]) -> list[str]:
     """What a finished run was trained with that is not what the study says now."""
     from pydantic import ValidationError
 
-    from acl_bert.runs.files import RunFolder
     from acl_bert.settings.study import RunSettings
 
-    config = RunFolder(run).config()
+    config = run.config()
     try:
         # A key that is newer than the run has its default.
         given = RunSettings.model_validate({n: config.get(n) for n in RunSettings.model_fields})
@@ -190,28 +131,6 @@ def _changed_settings(study: Any, run: Path, cell: tuple[str, str, str, int]) ->
     before = given.determinants()
     after = wanted.model_copy(update={"training": training}).determinants()
     return [name for name in after if after[name] != before[name]]
-
-
-def teacher_outputs(args: argparse.Namespace) -> None:
-    from acl_bert.runs.files import run_path, teacher_path, tokens_path
-    from acl_bert.settings.study import load_study
-
-    study = load_study(args.config)
-    study.run_settings(args.task, args.encoder, args.method, args.seed)  # refuses unknown names
-    _claim_gpu(study.training_of(args.task))
-
-    from transformers.utils import logging
-
-    from acl_bert.tasks.tokens import TokenStore
-    from acl_bert.training.hardware import settle_training
-    from acl_bert.training.teacher import write_teacher_outputs
-
-    logging.disable_progress_bar()
-    folder = args.results / study.name
-    teaching = (folder, args.task, args.encoder, args.method, args.seed)
-    tokens = TokenStore(tokens_path(folder, args.task, args.encoder))
-    training = settle_training(study.training_of(args.task))
-    write_teacher_outputs(run_path(*teaching), tokens, training, teacher_path(*teaching))
 
 
 def _report(line: str) -> None:
@@ -252,14 +171,16 @@ def _make(target: str, config: Path) -> str:
 
 def choose_lambda(args: argparse.Namespace) -> None:
     from acl_bert.runs.files import tuning_path
+    from acl_bert.runs.store import Store
     from acl_bert.settings.study import load_study
     from acl_bert.study.tuning import choose_lambda
 
     study = load_study(args.config)
     cell = (args.task, args.encoder, args.method)
     study.run_settings(*cell, study.tuning.seeds[0])  # refuses a name that the study has not
-    folder = tuning_path(args.results / study.name, *cell)
-    print("λ =", choose_lambda(folder, study.tuning.lambdas, study.tuning.seeds))
+    folder = args.results / study.name
+    tuning, store = tuning_path(folder, *cell), Store.beside(folder)
+    print("λ =", choose_lambda(store, tuning, study.tuning.lambdas, study.tuning.seeds))
 
 
 def init_tracking(args: argparse.Namespace) -> None:
@@ -329,6 +250,19 @@ def ui(args: argparse.Namespace) -> None:
         raise InputError(f"{error}; run the study first") from None
 
 
+def prune(args: argparse.Namespace) -> None:
+    from acl_bert.runs.prune import prunable
+    from acl_bert.study.plan.disk import in_bytes
+
+    found = prunable(args.results, args.unnamed_runs)
+    for folder in found.folders:
+        print(folder)
+    if not args.dry_run:
+        found.remove()
+    done = "would be freed" if args.dry_run else "freed"
+    print(f"{len(found.folders)} folders, {in_bytes(found.bytes)} {done}")
+
+
 def where(args: argparse.Namespace) -> None:
     folder = _folder(args)
     if not folder.is_dir():
@@ -373,49 +307,51 @@ def _folder(args: argparse.Namespace) -> Path:
     return args.results / load_study(args.config).name
 
 
-def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Path]:
-    """The study's runs, or those of some methods.
+def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Any]:
+    """The study's finished runs, or those of some methods.
 
-    All where they must be complete, as the workflow knows them to be; else the finished ones that
-    were trained as the study says now.
+    All where they must be complete, their contents checked; else those that are there, and were
+    trained as the study says now.
     """
-    from acl_bert.runs.files import run_path
+    from acl_bert.runs.files import name_path
+    from acl_bert.runs.store import Store
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
     left_out = {} if args.complete else _left_out(study, args)
     folder = args.results / study.name
+    store = Store.beside(folder)
     cells = (cell for cell in study.cells() if of is None or cell[2] in of)
-    runs = [run_path(folder, *cell) for cell in cells if cell not in left_out]
-    return [run for run in runs if args.complete or (run / METRICS).is_file()]
+    names = [name_path(folder, *cell) for cell in cells if cell not in left_out]
+    return [store.named(name, args.complete) for name in names if args.complete or name.is_file()]
 
 
 def _left_out(study: Any, args: argparse.Namespace) -> dict[tuple[str, str, str, int], str]:
     """The cells whose finished runs cannot be taken for the study's, and why."""
-    from acl_bert.runs.files import run_path
+    from acl_bert.runs.files import name_path
+    from acl_bert.runs.store import Store
 
     shown = study.shown()
     folder = args.results / study.name
-    runs = {cell: run_path(folder, *cell) for cell in study.cells()}
+    store = Store.beside(folder)
+    names = {cell: name_path(folder, *cell) for cell in study.cells()}
     return {
         cell: fault
-        for cell, run in runs.items()
-        if (run / METRICS).is_file() and (fault := _fault(study, shown, run, cell))
+        for cell, name in names.items()
+        if name.is_file() and (fault := _fault(study, shown, store, name, cell))
     }
 
 
-def _fault(study: Any, shown: Any, run: Path, cell: tuple[str, str, str, int]) -> str | None:
+def _fault(
+    study: Any, shown: Any, store: Any, name: Path, cell: tuple[str, str, str, int]
+) -> str | None:
     """What is wrong with a finished run's files, as far as tables and figures read them."""
-    from acl_bert.runs.files import RunFolder
-
-    files = RunFolder(run)
     try:
-        metrics = files.metrics()
+        files = store.named(name)
+        files.metrics()
         files.timings()
-        if (*(metrics[key] for key in ("task", "encoder", "method")), metrics["seed"]) != cell:
-            return f"{run}: the run of another task, encoder, method or seed"
-        if changed := _changed_settings(study, run, cell):
-            return f"{run}: trained with another {' and '.join(changed)}"
+        if changed := _changed_settings(study, files, cell):
+            return f"{name}: trained with another {' and '.join(changed)}"
         if cell[2] in shown["multi_exit"]:
             files.dev_logits()
         if cell[2] in study.observing and not files.history():
@@ -615,7 +551,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     def verb(run: Callable[[argparse.Namespace], None], help: str, *needed: str) -> Any:
         name = run.__name__.replace("_", "-")
-        parents = [] if run in (predict, schema) else [study]
+        parents = [] if run in (predict, schema, prune) else [study]
         own = verbs.add_parser(name, help=help, description=help, parents=parents)
         own.set_defaults(run_verb=run)
         for key in needed:
@@ -632,14 +568,6 @@ def build_parser() -> argparse.ArgumentParser:
         "--prepared", action="store_true", help="trust the rows and tokens that are there"
     )
     run.add_argument("--tuning", action="store_true", help="a run of the λ grid, kept apart")
-    outputs = verb(
-        teacher_outputs,
-        "compute what a teacher's students read of it",
-        "task",
-        "encoder",
-        "method",
-    )
-    outputs.add_argument("--seed", type=int, default=1, help="of the teacher's run (%(default)s)")
     verb(choose_lambda, "choose λ from tuning runs", "task", "encoder", "method")
     gathering = (
         verb(collect, "gather runs.csv, exits.csv and timings.csv"),
@@ -704,6 +632,12 @@ def build_parser() -> argparse.ArgumentParser:
     follower.add_argument("--work", type=Path, required=True, help="the run's work folder")
     follower.add_argument("--run", type=Path, required=True, help="where it will be published")
     follower.add_argument("--parent", type=int, required=True, help="process id of the training")
+    pruning = verb(prune, "remove the models that no study keeps, nor has students to come for")
+    pruning.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
+    pruning.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    pruning.add_argument(
+        "--unnamed-runs", action="store_true", help="and the finished runs that no study names"
+    )
     verb(where, "say where a study's tables and figures are")
     pages = verb(ui, "serve MLflow's pages of the study")
     pages.add_argument(

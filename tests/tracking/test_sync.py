@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acl_bert.spares import keep_spare, put_back
 from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from mlflow_store import curve, everything, mirror, runs_of
 from run_folders import append, finish_run, history_line, start_run
 
-from acl_bert.runs.lease import hold
 from acl_bert.runs.files import lease_path, tuning_path, tuning_run_path
-from acl_bert.spares import keep_spare, put_back
+from acl_bert.runs.lease import hold
 from acl_bert.tracking.sync import sync
 
 

@@ -17,11 +17,11 @@ from safetensors import safe_open
 from tiny_runs import tiny_settings, train_run
 
 from acl_bert.errors import Interrupted, TrainingError
+from acl_bert.runs.code import Code, running_code
 from acl_bert.runs.files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder
 from acl_bert.settings.training import Training
 from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
-from acl_bert.runs.code import Code, running_code
 from acl_bert.training.interruption import interruptible
 
 TRAINING = Training(epochs=3, batch_size=16, accumulation=2, device="cpu", batches="shuffled")

@@ -26,12 +26,13 @@ shell.prefix(PREFIX)
 # Nothing imported here imports torch: a dry run must be quick.
 from acl_bert import sigterm
 from acl_bert.runs import files as run_files
+from acl_bert.runs.code import running_code
+from acl_bert.runs.store import Store
 from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint, fetch_encoder
 from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
-from acl_bert.spares import forget_spares, put_all_back
 from acl_bert.study.layout import layout_of
 from acl_bert.study.plan.disk import check_room
 from acl_bert.study.plan.dry_run import runs_of
@@ -67,19 +68,14 @@ STUDY_FILE = f"{STUDY_DIR}/config.yaml"
 CELL = ("{task}", "{encoder}", "{method}")
 DATA = str(run_files.data_path(STUDY_DIR, "{task}"))
 TOKENS = str(run_files.tokens_path(STUDY_DIR, "{task}", "{encoder}"))
-RUN = str(run_files.run_path(STUDY_DIR, *CELL, "{seed}"))
+# The small files that name the finished runs of the store: no rule ever makes, or removes, a run.
+RUN = str(run_files.name_path(STUDY_DIR, *CELL, "{seed}"))
 TUNING = run_files.tuning_path(STUDY_DIR, *CELL)
-TUNING_RUN = str(run_files.tuning_run_path(TUNING, "{weight}", "{seed}"))
+TUNING_RUN = str(run_files.tuning_name_path(TUNING, "{weight}", "{seed}"))
 LAMBDA = f"{TUNING}/{run_files.LAMBDA}"
-RUN_FILES = [f"{RUN}/{name}" for name in run_files.PUBLISHED]
-MODEL = f"{RUN}/{run_files.MODEL}"
-TEACHER_OUTPUTS = str(run_files.teacher_path(STUDY_DIR, *CELL, "{seed}"))
-TEACHERS = {
-    (method, encoder)
-    for method in STUDY.method_rows
-    for encoder in STUDY.encoders
-    if STUDY.is_teacher(method, encoder)
-}
+if not workflow.remote_exec:
+    for fault in Store.beside(STUDY_DIR).forget_lost(STUDY_DIR):
+        print(fault, file=sys.stderr)
 SHOWN = STUDY.shown()
 LAYOUT = layout_of(STUDY.name, **SHOWN | {"tasks": {}})
 TABLES, FIGURES = LAYOUT.outputs
@@ -103,9 +99,6 @@ REPORT_CATEGORIES = {
     "ablation": "Analyses",
     "clusters": "Analyses",
 }
-# The MLflow store is created before any run: several processes that open an absent SQLite store
-# at once would ruin it.
-TRACKING = [ancient(f"{STUDY_DIR}/tracking.txt")] if STUDY.tracking.enabled else []
 # What may run at a time. A job that was submitted is not told how many others may be.
 GIVEN = {name: each.value for name, each in workflow.global_resources.items()}
 SLOTS = Slots(
@@ -141,29 +134,23 @@ wildcard_constraints:
 def run_results(of=STUDY.method_rows):
     """What shows that every run of the study, or of some methods, is finished."""
     return [
-        str(run_files.run_path(STUDY_DIR, *cell) / run_files.METRICS)
+        str(run_files.name_path(STUDY_DIR, *cell))
         for cell in STUDY.cells()
         if cell[2] in of
     ]
 
 
-def for_students(output):
-    """What only students read: kept with the teachers' models, else until they have learned."""
-    return temp(output) if STUDY.keep_models == "none" else output
+def teacher_run(wildcards):
+    """The run that comes first, where there is one. What is read of it lies in the store."""
+    teacher = STUDY.method_row(wildcards.method).teacher
+    return RUN.format(**dict(wildcards.items()) | {"method": teacher}) if teacher else []
 
 
-def of_teacher(wildcards):
-    """What a run needs of the run that comes first: its result, its weights, its items."""
-    row = STUDY.method_row(wildcards.method)
-    if row.teacher is None:
-        return []
-    needed = [f"{RUN}/{run_files.METRICS}"]
-    if row.start == "teacher":
-        needed.append(MODEL)
-    if row.needs_teacher_items:
-        needed.append(TEACHER_OUTPUTS)
-    cell = dict(wildcards.items()) | {"method": row.teacher}
-    return [path.format(**cell) for path in needed]
+def run_priority(wildcards):
+    """Seed by seed, students before teachers: so few teachers' models are there at a time."""
+    seeds = (*STUDY.tuning.seeds, *STUDY.seeds)
+    later = len(seeds) - seeds.index(int(wildcards.seed))
+    return 2 * later + (STUDY.method_row(wildcards.method).teacher is not None)
 
 
 @cache
@@ -213,7 +200,8 @@ def run_settings(wildcards):
     settings = STUDY.run_settings(
         wildcards.task, wildcards.encoder, wildcards.method, int(wildcards.seed), weight
     )
-    return json.dumps(settings.determinants())
+    code = running_code().digest if STUDY.code == "same" else None
+    return json.dumps([settings.determinants(), code])
 
 
 def train_rows(task):
@@ -247,9 +235,8 @@ def run_minutes(wildcards, attempt):
 def short_runs(wildcards):
     """The group of a short run: those of its task, encoder and method. A long run has none.
 
-    A teacher's outputs are in its run's, and come after it; else none of these waits for another.
-    `--group-components short=N` says how many are submitted together, a teacher and its outputs
-    being one; it takes a group's pattern, and this function is one.
+    None of these waits for another. `--group-components short=N` says how many are submitted
+    together; it takes a group's pattern, and this function is one.
     """
     if minutes(wildcards.task, wildcards.encoder, wildcards.method) >= SHORT_MINUTES:
         return None

@@ -9,8 +9,8 @@ from pathlib import Path
 import acl_bert
 from acl_bert.files import content_hash
 
-# What a run's numbers come from, but for its settings and its rows.
-PACKAGES = ("evaluation", "model", "objectives", "tasks", "training")
+# What a run's numbers come from, but for its rows: what a setting means is code too.
+PACKAGES = ("evaluation", "model", "objectives", "settings", "tasks", "training")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 

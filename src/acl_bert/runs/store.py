@@ -1,6 +1,6 @@
 """The store of finished runs: immutable folders, shared by all studies, addressed by content.
 
-    results/store/<address>/         a finished run's files, and manifest.json: their sizes and digests
+    results/store/<address>/         a finished run, and manifest.json: its files' sizes and digests
     results/store/heavy/<address>/   its model, and what its students read of it: may be pruned
     results/store/work/<address>/    a run in progress; it moves to its place whole, by one rename
     results/store/damaged/           runs whose files are not what their manifest says
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from acl_bert.errors import InputError
 from acl_bert.files import publish_folder, read_json, to_json, write_json
-from acl_bert.runs.files import METRICS, MODEL, TEACHER_OUTPUTS, RunFolder, called_by
+from acl_bert.runs.files import METRICS, MODEL, TEACHER_OUTPUTS, RunFolder, called_by, find_names
 
 STORE = "store"
 """The folder's name beside those of the studies, none of which may be called so."""
@@ -96,24 +96,41 @@ class Store:
     def write_name(self, path: Path, address: str) -> None:
         write_json(path, self.name_of(address))
 
-    def named(self, path: Path) -> RunFolder:
+    def named(self, path: Path, contents: bool = False) -> RunFolder:
         """The finished run that a study's small file names.
 
-        Raises InputError where there is no such file, or the store does not have that very run.
+        `contents`: the digests of its files are checked too, not their sizes alone. Raises
+        InputError where there is no such file, or the store does not have that very run, whole.
         """
         name = read_name(path)
-        if fault := self.fault_of_name(name):
+        if fault := self.fault_of_name(name, contents):
             raise InputError(f"{path}: {fault}; start the workflow again, which trains it anew")
         return RunFolder(self.root / name["run"], called_by(path))
 
     def fault_of_name(self, name: Name, contents: bool = False) -> str | None:
-        """What is wrong with the run that is named; as `fault`."""
+        """What is wrong with the run that is named, as `fault`; a damaged one is set aside."""
         manifest = self.root / name["run"] / MANIFEST
-        if not manifest.is_file():
+        if not manifest.parent.is_dir():
             return f"the run {name['run']} is not in {self.root}"
+        if fault := self.fault(name["run"], contents):
+            return f"{fault}; set aside to {self.set_aside(name['run'], fault)}"
         if _digest(manifest) != name["digest"]:
             return f"{manifest.parent} is not the run that is named"
-        return self.fault(name["run"], contents)
+        return None
+
+    def forget_lost(self, study: Path) -> list[str]:
+        """Remove a study's small files that name what the store does not have; what was wrong.
+
+        Whoever asks for them then trains these runs again.
+        """
+        lost = []
+        for path in (*find_names(study), *find_names(study, tuning=True)):
+            try:
+                self.named(path)
+            except InputError as error:
+                lost.append(str(error))
+                path.unlink(missing_ok=True)
+        return lost
 
     def fault(self, address: str, contents: bool = True) -> str | None:
         """What a finished run's files have that its manifest does not say, or lack; None: nothing.
@@ -123,7 +140,7 @@ class Store:
         return folder_fault(self.root / address, contents)
 
     def set_aside(self, address: str, fault: str) -> Path:
-        """Take a damaged run out of the way, so that it is trained again; returns where it is now."""
+        """Take a damaged run out of the way, so that it is trained again; where it is then."""
         target = self.root / "damaged" / f"{address}.{uuid4().hex[:8]}"
         target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # another process was first
@@ -133,11 +150,11 @@ class Store:
 
     def publish_model(self, folder: Path, address: str) -> None:
         """Move a model's folder, whole, to its place among the heavy parts."""
-        write_manifest(folder)
+        self.teacher_outputs(address).unlink(missing_ok=True)  # of a model that was there before
         publish_folder(folder, self.model(address))
 
     def publish(self, work: Path, address: str) -> None:
-        """Move a run's folder, whole, to its place; what is there already stays, and `work` goes."""
+        """Move a run's folder, whole, to its place; one that is there stays, and `work` goes."""
         write_manifest(work)
         if (self.root / address / METRICS).is_file():
             shutil.rmtree(work)

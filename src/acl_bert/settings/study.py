@@ -159,6 +159,11 @@ class Study(Section):
     keep_models: Literal["all", "teachers", "none"] = Field(
         "teachers", description="which runs keep their weights, as safetensors"
     )
+    code: Literal["any", "same"] = Field(
+        "any",
+        description="which finished runs count: those trained by any state of the code, or by the "
+        "present one alone",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -171,6 +176,8 @@ class Study(Section):
                 raise ValueError(f"{place}: {list(given)} names one of them twice")
         if self.tuning.enabled and (shared := set(self.tuning.seeds) & set(self.seeds)):
             raise ValueError(f"tuning.seeds: {sorted(shared)} are seeds of the study too")
+        if self.name == "store":
+            raise ValueError("name: store is the folder of all studies' runs; take another")
         return self
 
     @cached_property
@@ -353,9 +360,21 @@ class Study(Section):
             if (teacher := rows[student].teacher)
         }
 
-    def keeps_model(self, method: str, encoder: str) -> bool:
+    def saves_model(self, method: str, encoder: str) -> bool:
         """Whether a run leaves its weights: a teacher does, until its students have learned."""
         return self.keep_models == "all" or self.is_teacher(method, encoder)
+
+    def keeps_model(self, method: str, encoder: str) -> bool:
+        """Whether a finished run without its weights is not enough."""
+        return self.keep_models != "none" and self.saves_model(method, encoder)
+
+    def has_run(self, task: str, encoder: str, method: str, seed: int) -> bool:
+        """Whether a run is one of the study's own, or teaches one that tries a λ."""
+        return (task, encoder, method, seed) in self._runs
+
+    @cached_property
+    def _runs(self) -> frozenset[tuple[str, str, str, int]]:
+        return frozenset((*self.cells(), *self.teachers_of_tuning()))
 
     def _check_methods(self) -> None:
         """Raises InputError for a method that is named and not there, or that lacks its teacher."""

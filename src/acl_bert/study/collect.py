@@ -64,7 +64,7 @@ TIMINGS_COLUMNS = (
 )
 
 
-def collect(run_folders: Iterable[Path], folder: Path) -> None:
+def collect(runs: Iterable[RunFolder], folder: Path) -> None:
     """Write RUNS, EXITS and TIMINGS to `folder` from finished runs, ordered whatever the order.
 
     Degenerate runs and exits (one class predicted, Matthews 0) are flagged and kept.
@@ -72,14 +72,13 @@ def collect(run_folders: Iterable[Path], folder: Path) -> None:
     method and seed, two seeds have models of different depth, or no folder is given.
     """
     found: dict[tuple[str, str, str, int], tuple[Path, Metrics, Timings]] = {}
-    for run_folder in run_folders:
-        run = RunFolder(Path(run_folder))
+    for run in runs:
         metrics = run.metrics()
         key = (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"])
         if key in found:
             name = " · ".join(map(str, key))
             raise InputError(
-                f"{run_folder}: holds the same run as {found[key][0]} ({name}); remove one of them"
+                f"{run.path}: is the same run as {found[key][0]} ({name}); give one of them"
             )
         found[key] = (run.path, metrics, run.timings())
     depths: dict[tuple[str, str, str], tuple[int, Path]] = {}

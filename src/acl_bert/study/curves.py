@@ -16,7 +16,7 @@ CURVES = "early_exit.csv"
 CURVES_COLUMNS = ("task", "encoder", "method", "seed", *SWEEP_COLUMNS, "run_hash")
 
 
-def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> None:
+def write_curves(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> None:
     """Write CURVES to `folder`: every criterion's sweep over each run of a multi-exit method.
 
     Rows are ordered whatever the order of the runs; single-exit runs have none. Raises InputError
@@ -27,7 +27,7 @@ def write_curves(run_folders: Iterable[Path], layout: Layout, folder: Path) -> N
         CURVES_COLUMNS,
         (
             (*key, *row, metrics["run_hash"])
-            for key, metrics, run in runs_of(run_folders, layout.multi_exit)
+            for key, metrics, run in runs_of(runs, layout.multi_exit)
             for row in _sweeps(run, sorted(map(int, metrics["exits"])), key[0], layout)
         ),
     )

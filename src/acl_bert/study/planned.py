@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acl_bert.runs.files import run_path, tuning_path, tuning_run_path
+from acl_bert.runs.files import name_path, tuning_name_path, tuning_path
 from acl_bert.settings.study import Study
 
 
@@ -26,10 +26,10 @@ class Run:
         return self.task, self.encoder, self.method
 
     def path(self, folder: Path) -> Path:
-        """Its folder in the study's."""
+        """The small file that names it once it is finished."""
         if self.weight is None:
-            return run_path(folder, *self.cell, self.seed)
-        return tuning_run_path(tuning_path(folder, *self.cell), self.weight, self.seed)
+            return name_path(folder, *self.cell, self.seed)
+        return tuning_name_path(tuning_path(folder, *self.cell), self.weight, self.seed)
 
 
 def planned_runs(study: Study) -> Iterator[Run]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from acl_bert.errors import InputError
 from acl_bert.files import atomic_folder
-from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS, Metrics, RunFolder, run_path
+from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS, Metrics, RunFolder, name_path
 from acl_bert.study.layout import METRIC_NAMES, Layout
 from acl_bert.tasks.sources import splits_of
 from acl_bert.tasks.spec import Source, TaskSpec, registry
@@ -44,7 +44,7 @@ def submitted_tasks(specs: Mapping[str, TaskSpec], source: Source) -> list[str]:
 
 
 def write_submissions(
-    run_folders: Iterable[Path], layout: Layout, specs: Mapping[str, TaskSpec], folder: Path
+    runs: Iterable[RunFolder], layout: Layout, specs: Mapping[str, TaskSpec], folder: Path
 ) -> None:
     """Write `<encoder>.<method>.zip` and README.md to `folder / SUBMISSIONS`, replacing it whole.
 
@@ -54,7 +54,7 @@ def write_submissions(
     test set, or one has those of a part of it.
     """
     found: dict[tuple[str, str, str], list[tuple[RunFolder, Metrics]]] = defaultdict(list)
-    for run in map(RunFolder, run_folders):
+    for run in runs:
         metrics = run.metrics()
         if specs[metrics["task"]].submission and (run.path / TEST_PREDICTIONS).is_file():
             found[metrics["task"], metrics["encoder"], metrics["method"]].append((run, metrics))
@@ -113,7 +113,7 @@ def _contents(run: RunFolder, spec: TaskSpec) -> Iterator[tuple[str, str]]:
 def _origin(metrics: Metrics, seeds: int) -> str:
     """Which run a file is of, among those of so many seeds."""
     selection = metrics["selection"]
-    run = run_path(
+    run = name_path(
         Path(), metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]
     ).as_posix()
     metric = METRIC_NAMES.get(selection["metric"], selection["metric"])

@@ -5,19 +5,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from acl_bert.files import write_json
-from acl_bert.runs.files import LAMBDA, LAMBDA_SCORES, RunFolder, tuning_run_path
+from acl_bert.runs.files import LAMBDA, LAMBDA_SCORES, tuning_name_path
+from acl_bert.runs.store import Store
 
 
-def choose_lambda(folder: Path, lambdas: Iterable[float], seeds: Iterable[int]) -> float:
+def choose_lambda(
+    store: Store, folder: Path, lambdas: Iterable[float], seeds: Iterable[int]
+) -> float:
     """The λ with the best mean selection score over the tuning seeds, the smaller of equals.
 
-    `folder` holds the tuning runs and gets lambda.json, the choice alone, so that a wider grid
+    `folder` names the tuning runs and gets lambda.json, the choice alone, so that a wider grid
     with the same winner repeats no run, and scores.json. Raises InputError where a run is missing.
     """
     seeds = tuple(seeds)
     scores = {
         weight: statistics.fmean(
-            RunFolder(tuning_run_path(folder, weight, seed)).metrics()["selection"]["value"]
+            store.named(tuning_name_path(folder, weight, seed)).metrics()["selection"]["value"]
             for seed in seeds
         )
         for weight in sorted(lambdas)

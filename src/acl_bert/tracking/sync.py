@@ -9,7 +9,6 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from acl_bert.errors import InputError, first_line
-from acl_bert.runs.lease import is_held
 from acl_bert.runs.files import (
     CONFIG,
     RunFolder,
@@ -20,6 +19,7 @@ from acl_bert.runs.files import (
     variant_of,
     work_path,
 )
+from acl_bert.runs.lease import is_held
 from acl_bert.spares import SPARE
 from acl_bert.tracking.browsing import IDENTITY, RUN_HASH, VARIANT, identity_of
 from acl_bert.tracking.mirror import is_mirrored, mirror

@@ -3,9 +3,8 @@
 import hashlib
 import json
 import logging
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from acl_bert.errors import first_line
 from acl_bert.files import write_tensors
 
 logger = logging.getLogger(__name__)
+
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,17 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The last two checkpoints of one training, one file each, in a folder of their own.
+    """The newest checkpoint of one training, in the file `path`, which is replaced as a whole.
 
-    Two, since the newest may be torn. Each names the code that made it (`code`): one of other code
-    is not gone on from, since the run would be of neither. `guard` raises where this process may
-    not write any more.
+    Whose code made it need not be asked: the run's folder is that of one key and one code. `guard`
+    raises where this process may not write any more.
     """
 
-    def __init__(self, folder: Path, minutes: float, code: str, guard: Callable[[], None]) -> None:
-        self._folder = folder
+    def __init__(self, path: Path, minutes: float, guard: Callable[[], None]) -> None:
+        self._path = path
         self._interval = 60 * minutes
-        self._code = code
         self._guard = guard
         self._last = time.monotonic()
-        self._whole: Path | None = None  # the last one that was written, or gone on from
 
     @property
     def due(self) -> bool:
@@ -53,47 +51,37 @@ class Checkpoints:
         return time.monotonic() - self._last >= self._interval
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """In the place of all but the last whole one.
-
-        Raises OSError, naming the file, where it cannot be written.
-        """
+        """Raises OSError where it cannot be written; the one before it stays."""
         self._guard()
-        for path in self._folder.glob("*"):  # also what a kill left half written
-            if path != self._whole and path.is_file():
-                path.unlink()
         tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
         state = json.dumps(checkpoint.values, allow_nan=False)
-        metadata = {"code": self._code, "state": state, "digest": _digest(tensors, state)}
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        path = self._folder / f"{checkpoint.update:09d}.safetensors"
-        write_tensors(path, arrays, metadata)
-        self._last, self._whole = time.monotonic(), path
+        metadata = {
+            "update": str(checkpoint.update), "state": state, "digest": _digest(tensors, state)
+        }  # fmt: skip
+        write_tensors(self._path, {name: x.numpy() for name, x in tensors.items()}, metadata)
+        self._last = time.monotonic()
 
-    def newest(self) -> Iterator[Checkpoint]:
-        """The newest one that is whole; asked again, the one before it.
-
-        What cannot be used is left out with a warning.
-        """
-        for path in sorted(self._folder.glob("*.safetensors"), reverse=True):
-            try:
-                with safe_open(path, "pt") as file:
-                    metadata = file.metadata() or {}
-                    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            except (OSError, SafetensorError) as error:
-                logger.warning("%s: a torn checkpoint (%s), left out", path, first_line(error))
-                continue
-            state = metadata.get("state", "")
-            if metadata.get("digest") != _digest(tensors, state):
-                logger.warning("%s: a damaged checkpoint, left out", path)
-            elif metadata.get("code") != self._code:
-                logger.warning("%s: a checkpoint of another version of the code, left out", path)
-            else:
-                self._whole = path
-                yield Checkpoint(int(path.stem), tensors, json.loads(state))
-        self._whole = None
+    def read(self) -> Checkpoint | None:
+        """None where there is none; one that cannot be used is left out with a warning."""
+        if not self._path.is_file():
+            return None
+        try:
+            with safe_open(self._path, "pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            logger.warning("%s: a torn checkpoint (%s), left out", self._path, first_line(error))
+            return None
+        state = metadata.get("state", "")
+        if metadata.get("digest") != _digest(tensors, state):
+            logger.warning("%s: a damaged checkpoint, left out", self._path)
+            return None
+        return Checkpoint(int(metadata["update"]), tensors, json.loads(state))
 
     def remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Of a run that is finished; also what a kill left half written."""
+        for path in self._path.parent.glob(f"*{self._path.name}*"):
+            path.unlink(missing_ok=True)
 
 
 def _digest(tensors: Mapping[str, Tensor], state: str) -> str:

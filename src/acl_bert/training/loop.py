@@ -51,7 +51,7 @@ def train(
     `plan` says which exits learn at each update; `teacher` is there where the method reads one.
     history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch, a terminal a
     progress bar. The batches depend on the seed alone, so that all methods of a seed see the same
-    ones. Goes on from the newest checkpoint that can be used, and writes one at every interval.
+    ones. Goes on from the checkpoint, and writes one at every interval.
     Raises TrainingError where the numbers are no longer finite. Where `check` raises Interrupted,
     after an update or a batch of the selection split, a checkpoint is written first.
     """
@@ -60,7 +60,9 @@ def train(
     numbers = sample(rows.targets, settings.train_rows, settings.task)
     total = training.updates_of(len(numbers))
     plan.freeze(model)
-    checkpoint = next((c for c in checkpoints.newest() if has_its_files(c, folder)), None)
+    checkpoint = checkpoints.read()
+    if checkpoint and not has_its_files(checkpoint, folder):
+        checkpoint = None
     history_path, epochs_path = folder / HISTORY, folder / EPOCHS
     columns = epoch_columns(tokens.task["metrics"])
 

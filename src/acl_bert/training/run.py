@@ -1,11 +1,11 @@
-"""A run: one task, encoder, method and seed, from tokens to a folder of result files."""
+"""A run: one task, encoder, method and seed, from tokens to a folder of the store."""
 
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from acl_bert import __version__
-from acl_bert.errors import InputError, Interrupted
+from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, is_degenerate
-from acl_bert.files import publish_folder, write_csv, write_json, write_tensors
-from acl_bert.runs.lease import Lease, hold
-from acl_bert.model.build import build_classifier, start_from
+from acl_bert.files import read_json, write_csv, write_json, write_tensors
+from acl_bert.model.build import build_classifier, load_model, start_from
 from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.runs.code import Code, running_code
 from acl_bert.runs.files import (
     CONFIG,
     EPOCHS,
@@ -33,17 +33,18 @@ from acl_bert.runs.files import (
     TEST_PREDICTIONS,
     TIMINGS,
     RunFolder,
+    in_progress_path,
     lease_path,
     prediction_columns,
-    work_path,
 )
+from acl_bert.runs.key import key_hash, run_key
+from acl_bert.runs.lease import Lease, hold
+from acl_bert.runs.store import CodeStates, Store, address_of
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training
-from acl_bert.spares import keep_spare, put_back, spare_path
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
-from acl_bert.training.checkpoints import Checkpoints
-from acl_bert.runs.code import Code, running_code
+from acl_bert.training.checkpoints import CHECKPOINT, Checkpoints
 from acl_bert.training.interruption import interruptible
 from acl_bert.training.kept_model import save_model
 from acl_bert.training.loop import predict, train
@@ -51,112 +52,149 @@ from acl_bert.training.regimes import Plan
 from acl_bert.training.representations import write_representations
 from acl_bert.training.state import TrainingState
 from acl_bert.training.stopwatch import Stopwatch, now
-from acl_bert.training.teacher import check_teacher, load_teacher, read_teacher_outputs
+from acl_bert.training.teacher import Teacher, read_teacher_outputs, write_teacher_outputs
 
 
 @dataclass(frozen=True)
-class OpenRun:
-    """A run that this process alone may train."""
+class Job:
+    """A run that is wanted, and the run that comes first."""
 
-    work: Path
-    """Where its files grow; the folder's name is the run's hash."""
-    target: Path
-    """Where they will be published."""
-    study: Path
-    keep_model: bool
-    code: Code
-    leases: tuple[Lease, Lease]
-    checkpoints: Checkpoints
+    settings: RunSettings
+    """Settled: device and precision are those of this machine."""
+    encoder: Encoder
+    tokens: TokenStore
+    teacher: "Job | None" = None
+    """There where the method has a teacher."""
+    saves_model: bool = False
+    """Whether training leaves the model in the store, for students or for whoever asked for it."""
+    name: Path | None = None
+    """The study's small file that is to name the run."""
+    score_dev: bool = True
+    """False for a run that tries a λ: it is not to see dev."""
 
-    def is_made(self) -> bool:
-        """Whether the very run is finished, by this code; if by its spare, that is put in place."""
-        if self._is_whole(self.target):
-            return True
-        if not self._is_whole(spare_path(self.study, self.target)):
-            return False
-        put_back(self.study, self.target)
-        return True
+    @cached_property
+    def key(self) -> dict[str, Any]:
+        teacher = self.teacher.key_hash if self.teacher else None
+        return run_key(self.settings, self.tokens.description, teacher)
 
-    def _is_whole(self, folder: Path) -> bool:
-        run = RunFolder(folder)
-        try:
-            made_by = run.metrics()["run_hash"], run.timings().get("code")
-        except InputError:
-            return False
-        if made_by != (self.work.name, self.code.digest):
-            return False
-        if self.keep_model and not run.model_path.is_dir():
-            return False
-        # Written last; whatever was changed since is not as it was published. Hidden files are not
-        # the run's: Snakemake stamps the model's folder with one.
-        end = run.metrics_path.stat().st_mtime_ns
-        return all(path.stat().st_mtime_ns <= end for path in folder.rglob("[!.]*.*"))
-
-    def publish(self) -> None:
-        """Move the work folder, whole, to the target. Raises TrainingError without the lease."""
-        _check_now(self.leases)
-        publish_folder(self.work, self.target)
-        keep_spare(self.study, self.target)
-        self.checkpoints.remove()
+    @cached_property
+    def key_hash(self) -> str:
+        return key_hash(self.key)
 
 
-def _check_now(leases: tuple[Lease, Lease]) -> None:
-    for lease in leases:
-        lease.look()
-        lease.check()
+@dataclass(frozen=True)
+class Trainer:
+    """Trains what the store does not have yet.
 
-
-@contextmanager
-def open_run(
-    settings: RunSettings,
-    encoder: Encoder,
-    tokens: TokenStore,
-    study: Path,
-    target: Path,
-    teacher_run: Path | None = None,
-    keep_model: bool = False,
-    checkpoint_minutes: float = 10.0,
-    report: Callable[[str], None] = print,
-) -> Iterator[OpenRun | None]:
-    """Hold a run to be trained, whose work folder is named by its hash, with config.json in it.
-
-    None where the very run is finished already, by this code: it is then at its target. `target`
-    is in the folder `study`. `teacher_run`: the finished run that comes first, where the method has
-    a teacher. `keep_model`: its weights too are published. Waits while another process holds the
-    run, or one of other settings that goes to the same place.
+    `study`: the folder of the study whose small files name the runs; None where nothing is named.
+    `code_states`: whether finished runs of other code count. `minutes` lie between checkpoints.
     """
-    code = running_code()
-    fingerprints = (tokens.description["fingerprint"], tokens.description["encoder_fingerprint"])
-    teacher_hash = None
-    if teacher_run:
-        check_teacher(teacher_run, tokens)
-        teacher_hash = RunFolder(teacher_run).metrics()["run_hash"]
-    work = work_path(study, settings.identity(*fingerprints, teacher_hash))
-    with (
-        hold(lease_path(work), report) as of_run,
-        hold(lease_path(target), report) as of_target,
-    ):
-        leases = (of_run, of_target)
-        checkpoints = Checkpoints(
-            work.with_suffix(".checkpoints"),
-            checkpoint_minutes,
-            code.digest,
-            guard=lambda: _check_now(leases),
-        )
-        run = OpenRun(work, target, study, keep_model, code, leases, checkpoints)
-        if run.is_made():
-            yield None
-            return
+
+    store: Store
+    study: Path | None = None
+    code_states: CodeStates = "any"
+    minutes: float = 10.0
+    report: Callable[[str], None] = print
+    code: Code = field(default_factory=running_code)
+
+    def obtain(self, job: Job, with_model: bool = False) -> str:
+        """The address of the finished run, which is trained where the store does not have it.
+
+        `with_model`: its model is needed too, and trained again where it was pruned. Waits while
+        another process trains the same run, and takes its result.
+        """
+        address = self._find(job, with_model)
+        if address is None:
+            own = address_of(job.key_hash, self.code.digest)
+            self._note_progress(job, own)
+            with hold(lease_path(self.store.work(own)), self.report) as lease:
+                address = self._find(job, with_model)
+                if address is None:
+                    self._train(job, own, lease)
+                    address = own
+        self._name(job, address)
+        return address
+
+    def _find(self, job: Job, with_model: bool) -> str | None:
+        address = self.store.find(job.key_hash, self.code.digest, self.code_states)
+        if address and with_model and not self.store.model(address).is_dir():
+            return None
+        return address
+
+    def _note_progress(self, job: Job, address: str) -> None:
+        if self.study and job.name:
+            name = str(job.name.relative_to(self.study))
+            write_json(in_progress_path(self.study, address), {"name": name})
+
+    def _name(self, job: Job, address: str) -> None:
+        if self.study and job.name:
+            name = self.store.name_of(address)
+            # Left as it is where it says the same: Snakemake would take it for changed.
+            if not job.name.is_file() or read_json(job.name) != name:
+                write_json(job.name, name)
+            own = address_of(job.key_hash, self.code.digest)
+            in_progress_path(self.study, own).unlink(missing_ok=True)
+
+    def _train(self, job: Job, address: str, lease: Lease) -> None:
+        teacher = self._teacher(job)
+        work = self.store.work(address)
+
+        def guard() -> None:
+            lease.look()
+            lease.check()
+
+        checkpoints = Checkpoints(work / CHECKPOINT, self.minutes, guard)
         _clear(work)
-        _describe(work, settings, encoder, tokens, teacher_hash)
-        yield run
+        _describe(work, job, teacher.address if teacher else None)
+        finetune(job, address, work, teacher, checkpoints, lease, self.code, self.report)
+        guard()
+        checkpoints.remove()
+        if (work / MODEL).is_dir():
+            self.store.publish_model(work / MODEL, address)
+        finished = self.store.run(address)
+        if finished.finished and finished.metrics() != RunFolder(work).metrics():
+            self.report(
+                f"{finished.path}: trained again for its model, whose numbers are not quite those "
+                "that are kept: this device does not repeat them to the bit"
+            )
+        self.store.publish(work, address)
+
+    def _teacher(self, job: Job) -> "TaughtBy | None":
+        """The run that comes first, with all that this one reads of it."""
+        if job.teacher is None:
+            return None
+        method = job.settings.method
+        address = self.obtain(job.teacher, with_model=method.start == "teacher")
+        outputs = None
+        if method.needs_teacher_items:
+            outputs = self.store.teacher_outputs(address)
+            with hold(lease_path(outputs), self.report):
+                if not outputs.is_file():
+                    address = self.obtain(job.teacher, with_model=True)
+                    outputs = self.store.teacher_outputs(address)
+                    model, training = self.store.model(address), job.teacher.settings.training
+                    write_teacher_outputs(model, job.tokens, training, outputs)
+        depth = self.store.run(address).metrics()["depth"]
+        return TaughtBy(address, depth, self.store.model(address), outputs)
+
+
+@dataclass(frozen=True)
+class TaughtBy:
+    """What a run has of the one that came first."""
+
+    address: str
+    depth: int
+    model: Path
+    """There where training starts from it."""
+    outputs: Path | None
+    """There where the method reads the teacher's items."""
 
 
 def _clear(work: Path) -> None:
     """Remove what an earlier process left, but for the files that a checkpoint goes on with."""
     work.mkdir(parents=True, exist_ok=True)
     for path in work.iterdir():
-        if path.name in (HISTORY, EPOCHS):
+        if path.name in (HISTORY, EPOCHS, CHECKPOINT):
             continue
         if path.is_dir():
             shutil.rmtree(path)
@@ -164,113 +202,99 @@ def _clear(work: Path) -> None:
             path.unlink()
 
 
-def _describe(
-    work: Path,
-    settings: RunSettings,
-    encoder: Encoder,
-    tokens: TokenStore,
-    teacher_hash: str | None,
-) -> None:
+def _describe(work: Path, job: Job, teacher: str | None) -> None:
+    tokens = job.tokens
     write_json(
         work / CONFIG,
-        settings.model_dump(by_alias=True)
+        job.settings.model_dump(by_alias=True)
         | {
-            "encoder_path": encoder.path,
-            "encoder_revision": encoder.revision,
+            "encoder_path": job.encoder.path,
+            "encoder_revision": job.encoder.revision,
             "encoder_fingerprint": tokens.description["encoder_fingerprint"],
             "tokens_fingerprint": tokens.description["fingerprint"],
             "data_fingerprint": tokens.task["fingerprint"],
-            "teacher_run": teacher_hash,
+            "teacher_run": teacher,
+            "key": job.key,
         },
     )
 
 
 def finetune(
-    settings: RunSettings,
-    encoder: Encoder,
-    tokens: TokenStore,
-    run: OpenRun,
-    teacher_run: Path | None = None,
-    teacher_outputs: Path | None = None,
-    score_dev: bool = True,
-    report: Callable[[str], None] = print,
+    job: Job,
+    address: str,
+    work: Path,
+    taught_by: TaughtBy | None,
+    checkpoints: Checkpoints,
+    lease: Lease,
+    code: Code,
+    report: Callable[[str], None],
 ) -> None:
-    """Train, score dev with the best epoch's model, and publish the run's files.
+    """Train, and score dev with the best epoch's model; all files grow in the folder `work`.
 
-    Until then they grow in the work folder, as `open_run` made it. A method with a teacher needs
-    the run that comes first, with its model where training starts from it, and one that reads the
-    teacher's items the file that `write_teacher_outputs` made. The same settings, tokens, seed and
-    number of threads give the same metrics.json, bit for bit, on a CPU, interrupted or not. A run
-    that tries a λ is not to see dev: `score_dev` false. Raises Interrupted where SIGTERM or SIGINT
-    came; a checkpoint is then written.
+    The same settings, tokens, seed and number of threads give the same metrics.json, bit for bit,
+    on a CPU, interrupted or not. Raises Interrupted where SIGTERM or SIGINT came; a checkpoint is
+    then written.
     """
+    settings, tokens = job.settings, job.tokens
     seconds = Stopwatch()
     with interruptible() as uninterrupted:
 
         def check() -> None:
             uninterrupted()
-            for lease in run.leases:
-                lease.check()
+            lease.check()
 
         with seconds("start"):
             training = settings.training
             torch.set_num_threads(training.threads)
             torch.manual_seed(settings.seed)
             device = torch.device(training.device)
-            model = _build(settings, encoder, tokens, teacher_run).to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
-            teacher_depth, teacher = None, None
-            if teacher_run:
-                teacher_depth = RunFolder(teacher_run).metrics()["depth"]
-            if settings.method.needs_teacher_items:
-                assert teacher_outputs is not None and teacher_run is not None
-                teacher = read_teacher_outputs(teacher_outputs, teacher_run, tokens, device)
-            plan = Plan(settings.method, model.exits, teacher_depth)
+            model = _build(job, taught_by).to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
+            teacher: Teacher | None = None
+            if taught_by and taught_by.outputs:
+                teacher = read_teacher_outputs(taught_by.outputs, device)
+            plan = Plan(settings.method, model.exits, taught_by.depth if taught_by else None)
         report(
             f"{settings.task} · {settings.method_id} · {settings.encoder} · seed {settings.seed} "
             f"on {hardware.describe_device(device)}, {training.precision}, "
             f"{training.threads} threads"
         )
         state = train(
-            model, settings, tokens, plan, teacher, run.work, run.checkpoints, check, seconds,
-            report,
-        )  # fmt: skip
+            model, settings, tokens, plan, teacher, work, checkpoints, check, seconds, report
+        )
         try:
             exits: dict[str, dict[str, float]] = {}
             degenerate: list[str] = []
-            if score_dev:
-                exits, degenerate = _score(model, settings, tokens, run.work, seconds, check)
+            if job.score_dev:
+                exits, degenerate = _score(model, settings, tokens, work, seconds, check)
         except Interrupted:
-            run.checkpoints.write(state.checkpoint())
+            checkpoints.write(state.checkpoint())
             raise
     assert state.best is not None
     for layer, scores in exits.items():
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         report(f"dev, epoch {state.best.epoch}, exit {layer}: {shown}")
-    if run.keep_model:
-        save_model(model, settings, encoder, tokens.task, exits, run.work / MODEL)
-    write_json(run.work / TIMINGS, _timings(state, training, device, run.code))
-    teacher_hash = RunFolder(teacher_run).run_hash if teacher_run else None
-    metrics = _metrics(state, settings, tokens, run.work.name, exits, degenerate, teacher_hash)
-    write_json(run.work / METRICS, metrics)
-    run.publish()
+    if job.saves_model:
+        save_model(model, settings, job.encoder, tokens.task, exits, work / MODEL)
+    write_json(work / TIMINGS, _timings(state, training, device, code))
+    teacher_address = taught_by.address if taught_by else None
+    metrics = _metrics(state, settings, tokens, address, exits, degenerate, teacher_address)
+    write_json(work / METRICS, metrics)
 
 
-def _build(
-    settings: RunSettings, encoder: Encoder, tokens: TokenStore, teacher_run: Path | None
-) -> EncoderClassifier:
-    method = settings.method
+def _build(job: Job, taught_by: TaughtBy | None) -> EncoderClassifier:
+    method = job.settings.method
     model = build_classifier(
-        encoder.path,
-        encoder.revision,
-        tokens.task["labels"],
+        job.encoder.path,
+        job.encoder.revision,
+        job.tokens.task["labels"],
         method.representation,
         method.is_multi_exit,
         method.layers,
         method.cosine_temperature,
     )
     if method.start == "teacher":
-        assert teacher_run is not None
-        start_from(model, load_teacher(teacher_run))
+        assert taught_by is not None
+        start_from(model, load_model(taught_by.model))
     return model
 
 
@@ -306,10 +330,10 @@ def _metrics(
     state: TrainingState,
     settings: RunSettings,
     tokens: TokenStore,
-    run_hash: str,
+    address: str,
     exits: dict[str, dict[str, float]],
     degenerate: list[str],
-    teacher_hash: str | None,
+    teacher: str | None,
 ) -> dict[str, Any]:
     assert state.best is not None
     depth, task = state.model.exits[-1], tokens.task
@@ -318,11 +342,11 @@ def _metrics(
         "encoder": settings.encoder,
         "method": settings.method_id,
         "seed": settings.seed,
-        "run_hash": run_hash,
+        "run_hash": address,
         "depth": depth,
         "metrics": exits.get(str(depth), {}),
         "exits": exits,
-        "teacher": teacher_hash,
+        "teacher": teacher,
         "selection": {
             "metric": settings.selection_metric,
             "value": state.best.value,

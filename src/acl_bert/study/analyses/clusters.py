@@ -49,7 +49,7 @@ PERPLEXITY = 30.0  # scikit-learn's default; less where there are fewer than thr
 SAMPLE, LABEL = "sample", "label"
 
 
-def write_clusters(run_folders: Iterable[Path], layout: Layout, folder: Path) -> None:
+def write_clusters(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> None:
     """Write CLUSTERS and TSNE_POINTS to `folder`, of the runs of `layout.clusters` and
     their variants in the audit.
 
@@ -57,11 +57,11 @@ def write_clusters(run_folders: Iterable[Path], layout: Layout, folder: Path) ->
     methods have, the smallest. Rows are ordered whatever the order of the runs. Raises InputError
     where a run has no readable metrics or representations.
     """
-    runs = runs_of(run_folders, layout.and_variants(layout.clusters))
-    drawn = _drawn(key for key, _, _ in runs if key[2] in layout.clusters)
+    found = runs_of(runs, layout.and_variants(layout.clusters))
+    drawn = _drawn(key for key, _, _ in found if key[2] in layout.clusters)
     numbers: list[tuple[Any, ...]] = []
     points: list[tuple[Any, ...]] = []
-    for key, metrics, run in runs:
+    for key, metrics, run in found:
         exit, labels, h, embeddings = _read(run)
         numbers.append(
             (

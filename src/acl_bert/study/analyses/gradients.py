@@ -46,7 +46,7 @@ COLOUR, LINES = "Blues", sns.color_palette("colorblind")
 DASHES: dict[str, Literal["-", "--"]] = {"encoder": "-", "representation": "--"}
 
 
-def write_gradients(run_folders: Iterable[Path], layout: Layout, folder: Path) -> None:
+def write_gradients(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> None:
     """Write GRADIENTS to `folder`: every step of each run of a method that observes.
 
     Their variants in the audit are among them. Rows are ordered whatever the order of the runs.
@@ -57,7 +57,7 @@ def write_gradients(run_folders: Iterable[Path], layout: Layout, folder: Path) -
         GRADIENTS_COLUMNS,
         (
             (*key, *step, metrics["run_hash"])
-            for key, metrics, run in runs_of(run_folders, layout.observing)
+            for key, metrics, run in runs_of(runs, layout.observing)
             for step in _steps(run, (metrics["gate"] or {}).get("scope"))
         ),
     )

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.runs.files import (
-    METRICS,
-    MODEL,
     TASK,
     TOKENS,
     data_path,
     drawn,
-    teacher_path,
     tokens_path,
 )
 from acl_bert.settings.study import Study
@@ -83,22 +80,21 @@ def room(study: Study, sizes: Sizes, folder: Path, runs: Iterable[Run], at_a_tim
     teachers = set()
     for run in runs:
         cell, path = sizes.cell(*run.cell), run.path(folder)
-        if not (path / METRICS).is_file():
+        if not path.is_file():
             files = _files(cell, tuning=run.weight is not None)
             lasting["runs"] += files
             lasting["logs, records"] += _JOB
             if mirrored:
                 lasting["MLflow"] += files + _MIRRORED + _POINT * _points(cell)
-        keeps = run.weight is None and study.keeps_model(run.method, run.encoder)
-        if keeps and not (path / MODEL).is_dir():
+        saves = run.weight is None and study.saves_model(run.method, run.encoder)
+        if saves and not path.is_file():
             until_learned["models"] += cell.model_bytes + _TOKENIZER
         if cell.row.needs_teacher_items:
             teachers.add((run.task, run.encoder, str(cell.row.teacher), run.seed))
     for teacher in teachers:
-        if not teacher_path(folder, *teacher).is_file():
-            cell = sizes.cell(*teacher[:3])
-            width = cell.encoder.hidden + cell.task.classes
-            until_learned["teachers' outputs"] += 4 * cell.task.train * width
+        cell = sizes.cell(*teacher[:3])
+        width = cell.encoder.hidden + cell.task.classes
+        until_learned["teachers' outputs"] += 4 * cell.task.train * width
     if "MLflow" in lasting:
         lasting["MLflow"] += _STORE
     if runs:

@@ -17,14 +17,16 @@ from acl_bert.errors import InputError
 from acl_bert.files import read_json
 from acl_bert.runs.files import (
     TASK,
+    InProgress,
     Metrics,
-    RunFolder,
     Timings,
+    called_by,
     data_path,
-    find_runs,
-    run_path,
-    work_path,
+    find_names,
+    in_progress_path,
+    name_path,
 )
+from acl_bert.runs.store import Store
 from acl_bert.settings.analyses import choices
 from acl_bert.settings.method import Method
 from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
@@ -209,18 +211,19 @@ def _warning(layout: Layout, views: Sequence[ClaimView]) -> tuple[str | None, li
 def _runs(
     study_folder: Path, planned: Iterable[Run], left_out: Mapping[Run, str]
 ) -> tuple[dict[Run, Done], dict[Run, Lacking]]:
-    begun = _begun(study_folder)
+    begun, store = _begun(study_folder), Store.beside(study_folder)
     done: dict[Run, Done] = {}
     lacking: dict[Run, Lacking] = {}
     for run in planned:
-        folder = RunFolder(run_path(study_folder, *run))
+        name = name_path(study_folder, *run)
         if run in left_out:
-            lacking[run] = Lacking(LEFT_OUT, folder.path, left_out[run])
+            lacking[run] = Lacking(LEFT_OUT, name, left_out[run])
             continue
-        if not folder.finished:
+        if not name.is_file():
             lacking[run] = _lacking(study_folder, run, run in begun)
             continue
         try:
+            folder = store.named(name)
             done[run] = Done(folder.path, folder.config(), folder.metrics(), folder.timings())
         except InputError as error:
             lacking[run] = Lacking(FAILED, said=str(error))
@@ -228,15 +231,11 @@ def _runs(
 
 
 def _begun(study_folder: Path) -> set[Run]:
-    """The runs that left a folder where runs grow."""
-    begun = set()
-    for path in work_path(study_folder, "x").parent.glob("*/"):
-        try:
-            config = RunFolder(path).config()
-        except InputError:  # its settings are what a run writes first: it did not begin
-            continue
-        begun.add((config["task"], config["encoder"], config["method_id"], config["seed"]))
-    return begun
+    """The runs whose training began and has not ended."""
+    notes: list[InProgress] = [
+        read_json(path) for path in in_progress_path(study_folder, "x").parent.glob("*.json")
+    ]
+    return {called_by(study_folder / note["name"]) for note in notes}
 
 
 def _lacking(study_folder: Path, run: Run, begun: bool) -> Lacking:
@@ -289,7 +288,11 @@ def _ran(
         facts["Variants"] = [
             f"{len(layout.variants):,} methods with a few keys changed, by analyses"
         ]
-    tuning = [run.timings()["seconds"]["total"] for run in find_runs(study_folder, tuning=True)]
+    store = Store.beside(study_folder)
+    tuning = [
+        store.named(name).timings()["seconds"]["total"]
+        for name in find_names(study_folder, tuning=True)
+    ]
     if tuning:
         facts["Tuning"] = [f"{len(tuning):,} runs that try a λ, {duration(sum(tuning))}"]
     if runs:
@@ -299,6 +302,7 @@ def _ran(
             "Dates": [f"{_moment(first)} to {_moment(last)} UTC"],
             "Time": [f"{duration(sum(run.seconds for run in runs))} in all runs together"],
             "Commits": _counted(_commit(run.timings["commit"], 40) for run in runs),
+            "Code": _counted(run.folder.name.rpartition("-")[2] for run in runs),
             "Hardware": _counted(_hardware(run.timings) for run in runs),
             "Software": _counted(
                 ", ".join(f"{name} {number}" for name, number in run.timings["versions"].items())
