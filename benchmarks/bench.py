@@ -169,11 +169,16 @@ def early_exit(setup: Setup) -> list[Row]:
 
 
 def start(setup: Setup) -> list[Row]:
-    """From process start to step 1, and to the end of the help."""
+    """From a job's start to step 1, by itself and by the template; and to the end of the help."""
     starting.help_seconds(0)  # the byte code and the disk's cache
     starting.bare_imports(0)
+    starting.start_of_training(setup, 999, by_template=True)  # the node's first job
     figures = in_turns(
-        {"bare": starting.bare_imports, "ours": lambda _: starting.start_of_training(setup)},
+        {
+            "bare": starting.bare_imports,
+            "alone": lambda number: starting.start_of_training(setup, 1000 + number),
+            "forked": lambda number: starting.start_of_training(setup, 2000 + number, True),
+        },
         setup.rounds,
     )
     helps = [starting.help_seconds(0) for _ in range(setup.rounds)]
@@ -181,10 +186,16 @@ def start(setup: Setup) -> list[Row]:
     return [
         ratio_row(
             "Start to step 1 / imports of torch, BertModel",
-            figures["ours"],
+            figures["alone"],
             figures["bare"],
             "s",
             at_most=1.3,
+        ),
+        ratio_row(
+            "Job's start to step 1, forked from the template / by itself",
+            figures["forked"],
+            figures["alone"],
+            "s",
         ),
         Row(
             "`--help`",

@@ -1,5 +1,6 @@
 """How long processes take to get going."""
 
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ import rows
 from measuring import Setup
 
 from acl_bert.runs.files import HISTORY
+from acl_bert.starting.client import OWNER
 
 BARE = "import torch; from transformers import BertModel; import time; print(time.time())"
 
@@ -20,22 +22,24 @@ def bare_imports(_: int) -> float:
     return float(done.stdout) - start
 
 
-def start_of_training(setup: Setup) -> float:
+def start_of_training(setup: Setup, seed: int, by_template: bool = False) -> float:
     """Seconds from the process's start to step 1 of `acl_bert finetune`, which is then ended.
 
     history.csv gets its header when the model and the optimiser stand and the steps begin, and its
-    rows only after some of them: the file's time is that of the start.
+    rows only after some of them: the file's time is that of the start. `by_template`: as a job of
+    the workflow that this process stands for. No two calls have one seed, since a run goes on.
     """
     folder = setup.config.parent
     command = [sys.executable, "-m", "acl_bert", "finetune", "--config", str(setup.config)]
     command += ["--results", str(folder), "--task", rows.TASK, "--method", "ce"]
-    (folder / "finetune.log").unlink(missing_ok=True)
+    command += ["--seed", str(seed)]
+    environment = os.environ | ({OWNER: str(os.getpid())} if by_template else {})
     with (folder / "finetune.log").open("w") as log:
         start = time.time()
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
         while process.poll() is None:
-            for history in Path(folder, "bench", "work").glob(f"*/{HISTORY}"):
+            for history in Path(folder, "store", "work").glob(f"*/{HISTORY}"):
                 status = history.stat()
                 if status.st_mtime > start and status.st_size:
                     return status.st_mtime - start

@@ -1,15 +1,16 @@
-"""Writes run folders whose every number is invented, for tests of what reads such folders."""
+"""Writes runs whose every number is invented, for tests of what reads a study and its store."""
 
 import json
+import shutil
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
 from acl_bert.evaluation.depth import quarter_exits
-from acl_bert.files import write_csv, write_json
+from acl_bert.files import canonical_hash, write_csv, write_json
 from acl_bert.runs.files import (
     CONFIG,
     EPOCHS,
@@ -21,17 +22,18 @@ from acl_bert.runs.files import (
     REPRESENTATIONS,
     TIMINGS,
     epoch_columns,
-    find_runs,
+    find_names,
+    in_progress_path,
+    name_path,
     prediction_columns,
-    run_path,
-    work_path,
+    tuning_name_path,
+    tuning_path,
 )
-from acl_bert.study.analyses.clusters import write_clusters
-from acl_bert.study.analyses.gradients import write_gradients
-from acl_bert.study.collect import collect
-from acl_bert.study.curves import write_curves
-from acl_bert.study.layout import Layout
-from acl_bert.study.results import Results, read_results
+from acl_bert.runs.store import MANIFEST, Store, write_manifest
+
+if TYPE_CHECKING:
+    from acl_bert.study.layout import Layout
+    from acl_bert.study.results import Results
 
 
 def invented_config(task: str, encoder: str, method: str, seed: int) -> dict[str, Any]:
@@ -49,20 +51,42 @@ def history_row(step: int) -> list[Any]:
     return [step, 1, 1.0 / step, 0.5 / step, "", "", 80.0 + step, 85.0 + step, 1, 2e-5, 1.5, 640]
 
 
+def invented_address(*determinants: Any) -> str:
+    """Runs of which something else is said are other runs; the next session has the same."""
+    digest = canonical_hash(repr(determinants))
+    return f"{digest[:32]}-{digest[-8:]}"
+
+
+def _name(
+    study: Path, task: str, encoder: str, method: str, seed: int, weight: float | None
+) -> Path:
+    if weight is None:
+        return name_path(study, task, encoder, method, seed)
+    return tuning_name_path(tuning_path(study, task, encoder, method), weight, seed)
+
+
 def start_run(
     study: Path,
-    run_hash: str = "a" * 64,
+    run_hash: str | None = None,
     task: str = "rte",
     encoder: str = "tiny",
     method: str = "acl",
     seed: int = 1,
     steps: int = 3,
+    weight: float | None = None,
 ) -> Path:
-    """A run in progress: settings and the first steps."""
-    folder = work_path(study, run_hash)
-    write_json(folder / CONFIG, invented_config(task, encoder, method, seed))
+    """A run in progress: settings and the first steps in the store, and for which run they are.
+
+    `weight`: the λ that the run tries. What is said of it no further is as with `finish_run`.
+    """
+    cell = (task, encoder, method, seed)
+    address = run_hash or invented_address(*cell, weight)
+    folder = Store.beside(study).work(address)
+    write_json(folder / CONFIG, invented_config(*cell))
     write_csv(folder / HISTORY, HISTORY_COLUMNS, map(history_row, range(1, steps + 1)))
     write_csv(folder / EPOCHS, epoch_columns(["accuracy"]), [])
+    name = _name(study, *cell, weight).relative_to(study)
+    write_json(in_progress_path(study, address), {"name": str(name)})
     return folder
 
 
@@ -122,7 +146,7 @@ def invented_representations(exits: Collection[int], rows: int = 12) -> dict[str
 
 def finish_run(
     study: Path,
-    run_hash: str = "a" * 64,
+    run_hash: str | None = None,
     task: str = "rte",
     encoder: str = "tiny",
     method: str = "acl",
@@ -136,15 +160,23 @@ def finish_run(
     started: str = "2026-01-01T00:00:00+00:00",
     seconds: float = 7.0,
     train_seconds: float = 5.0,
+    weight: float | None = None,
 ) -> Path:
-    """A finished run in its place under `runs/`.
+    """A finished run in the store beside the study, which names it; returns its folder.
 
     `values` are the metrics of a model of 6 layers with one exit, `exits` those of any; `logits`
     are each dev set's, (rows, exits, classes), and labels. `degenerate` is about the last exit,
-    `degenerate_exits` about those before.
+    `degenerate_exits` about those before. `weight`: the λ that the run tries. Whoever changes the
+    run's files then calls `name_run`.
     """
-    folder = run_path(study, task, encoder, method, seed)
-    write_json(folder / CONFIG, invented_config(task, encoder, method, seed))
+    cell = (task, encoder, method, seed)
+    more = [x for x in (values, exits, logits, degenerate, degenerate_exits) if x]
+    address = run_hash or invented_address(*cell, weight, *more)
+    store = Store.beside(study)
+    folder = store.run(address).path
+    for old in (folder, store.work(address)):
+        shutil.rmtree(old, ignore_errors=True)
+    write_json(folder / CONFIG, invented_config(*cell))
     write_csv(folder / HISTORY, HISTORY_COLUMNS, map(history_row, range(1, steps + 1)))
     write_csv(
         folder / EPOCHS, epoch_columns(["accuracy"]), [[1, 2, 0.9, 0.5], [2, steps, 0.8, 0.75]]
@@ -182,13 +214,32 @@ def finish_run(
         folder / LOGITS,
     )
     save_file(invented_representations(exits), folder / REPRESENTATIONS)
-    metrics = invented_metrics(task, encoder, method, seed, run_hash, exits)
+    metrics = invented_metrics(*cell, address, exits)
     flagged = sorted({*degenerate_exits, *([max(exits)] if degenerate else [])})
     write_json(
         folder / METRICS,
         metrics | {"degenerate": degenerate, "degenerate_exits": [str(exit) for exit in flagged]},
     )
+    name_run(study, folder, *cell, weight)
     return folder
+
+
+def name_run(
+    study: Path,
+    folder: Path,
+    task: str = "rte",
+    encoder: str = "tiny",
+    method: str = "acl",
+    seed: int = 1,
+    weight: float | None = None,
+) -> Path:
+    """Let a study call a run of the store its own, as its files are now; returns the small file."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    write_manifest(folder)
+    name = _name(study, task, encoder, method, seed, weight)
+    Store.beside(study).write_name(name, folder.name)
+    in_progress_path(study, folder.name).unlink(missing_ok=True)
+    return name
 
 
 def append(path: Path, text: str) -> None:
@@ -244,11 +295,18 @@ def as_json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def collect_results(study: Path, layout: Layout) -> Results:
+def collect_results(study: Path, layout: "Layout") -> "Results":
     """What the study's finished runs come to, as the files in its folder say."""
-    folders = [run.path for run in find_runs(study)]
-    collect(folders, study)
-    write_curves(folders, layout, study)
-    write_gradients(folders, layout, study)
-    write_clusters(folders, layout, study)
+    from acl_bert.study.analyses.clusters import write_clusters
+    from acl_bert.study.analyses.gradients import write_gradients
+    from acl_bert.study.collect import collect
+    from acl_bert.study.curves import write_curves
+    from acl_bert.study.results import read_results
+
+    store = Store.beside(study)
+    runs = [store.named(name) for name in find_names(study)]
+    collect(runs, study)
+    write_curves(runs, layout, study)
+    write_gradients(runs, layout, study)
+    write_clusters(runs, layout, study)
     return read_results(study, layout)

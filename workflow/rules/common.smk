@@ -19,6 +19,8 @@ PREFIX = f"set -euo pipefail; export PYTHONPATH={shlex.quote(SOURCE)}; "
 # A job's shell must outlive a warning that reaches it, as what it waits for does: a shell that ends
 # takes the training with it, which is about to write its checkpoint.
 PREFIX += "trap : TERM; "
+# Jobs that train are forks of one process of this workflow, see src/acl_bert/starting/.
+PREFIX += f"export ACL_BERT_OWNER={os.getpid()}; "
 if not workflow.deployment_settings.deployment_method:
     PREFIX += f"export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH; "
 shell.prefix(PREFIX)
