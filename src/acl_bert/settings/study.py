@@ -530,7 +530,8 @@ class Study(Section):
             for method, weight, seed in grid:
                 yield task, encoder, method, weight, seed
 
-    def _is_tuning_seed(self, seed: int) -> bool:
+    def is_tuning_seed(self, seed: int) -> bool:
+        """Whether runs with this seed are there to choose a λ, and no more."""
         return self.tuning.enabled and seed in self.tuning.seeds
 
     def teachers_of_tuning(self) -> list[tuple[str, str, str, int]]:
@@ -599,7 +600,7 @@ class Study(Section):
                 selection_metric=self.task_spec(task).selection_metric,
                 method=row,
                 training=training.model_copy(update={"epochs": epochs}),
-                train_rows=self.tuning.max_rows if self._is_tuning_seed(seed) else None,
+                train_rows=self.tuning.max_rows if self.is_tuning_seed(seed) else None,
             )
         except ValidationError as error:
             raise explain(error, RunSettings) from None
