@@ -74,11 +74,9 @@ given:
 	@test -f workflow/profiles/$(PROFILE)/config.yaml || \
 	  { echo "PROFILE=$(PROFILE): give one of these:" $$(ls workflow/profiles) >&2; exit 2; }
 
-plan: given $(READY) ## what CONFIG's study would take: jobs, hours, disk; on another GPU: HARDWARE=…
-	@set -o pipefail; $(SNAKEMAKE) --configfile "$(CONFIG)" --dry-run 2>&1 | \
-	  $(BIN)/python -m acl_bert plan --config "$(CONFIG)" --dry-run - \
-	  $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)") \
-	  --profile workflow/profiles/$(PROFILE) $(PLANNED)
+plan: given $(READY) ## what CONFIG's study would take: runs, hours, disk; on another GPU: HARDWARE=…
+	@$(BIN)/python -m acl_bert plan --config "$(CONFIG)" --profile workflow/profiles/$(PROFILE) \
+	  $(PLANNED) $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)")
 
 calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
 	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"

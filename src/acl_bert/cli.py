@@ -336,18 +336,14 @@ def progress(args: argparse.Namespace) -> None:
 
 def plan(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.study.plan.dry_run import read_dry_run
     from acl_bert.study.plan.hours import Slots
     from acl_bert.study.plan.page import plan
 
     source = {"kind": "glue", "folder": str(args.glue_dir)}
-    study = load_study(args.config, changes={"source": source} if args.glue_dir else {})
+    changes = {"source": source} if args.glue_dir else {}
+    studies = [load_study(config, changes=changes) for config in args.config]
     slots = Slots.of_profile(args.profile, args.cores, args.gpus, args.jobs)
-    dry_run = None
-    if args.dry_run is not None:
-        piped = str(args.dry_run) == "-"
-        dry_run = read_dry_run(sys.stdin if piped else args.dry_run.read_text("utf-8").splitlines())
-    print(plan(study, args.results / study.name, slots, dry_run, args.hardware))
+    print(plan(studies, args.results, slots, args.hardware))
 
 
 def calibrate(args: argparse.Namespace) -> None:
@@ -505,7 +501,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     def verb(run: Callable[[argparse.Namespace], None], help: str, *needed: str) -> Any:
         name = run.__name__.replace("_", "-")
-        parents = [] if run in (predict, schema, prune) else [study]
+        parents = [] if run in (predict, schema, prune, plan) else [study]
         own = verbs.add_parser(name, help=help, description=help, parents=parents)
         own.set_defaults(run_verb=run)
         for key in needed:
@@ -556,13 +552,11 @@ def build_parser() -> argparse.ArgumentParser:
             help="a folder with a caption for each table and figure (%(default)s)",
         )
     verb(progress, "say how many of the study's runs are done, and how long the rest will take")
-    planned = verb(plan, "say what the study would take: runs, time, disk, downloads")
+    planned = verb(plan, "say what studies would take: runs, time, disk, downloads")
     planned.add_argument(
-        "--dry-run",
-        type=Path,
-        help="what snakemake --dry-run printed, - for standard input; without it all runs that are "
-        "not finished count, and no other jobs",
+        "--config", type=Path, nargs="+", required=True, help="studies that share a store"
     )
+    planned.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
     planned.add_argument(
         "--profile",
         type=Path,
@@ -576,7 +570,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--glue-dir", type=Path, help="a folder in GLUE's TSV layout, instead of the study's source"
     )
     planned.add_argument(
-        "--hardware", help="a GPU that costs.yaml knows, or cpu, instead of what was measured"
+        "--hardware", help="a GPU that costs.yaml knows, instead of what was measured"
     )
     verb(calibrate, "time steps of the study's encoders on this machine, for its plan")
     tracking = verb(sync_tracking, "bring MLflow up to date with the study's files")

@@ -1,6 +1,7 @@
 """What a study file may say, what it is told when it is wrong, and what a run is made of."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from acl_bert.errors import InputError
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import Study, load_study
+from acl_bert.study.planned import planned_runs
 
 CONFIG = Path(__file__).parents[2] / "config"
 CONFIGS = sorted(set(CONFIG.glob("*.yaml")) - {CONFIG / "claims.yaml"})
@@ -53,7 +55,7 @@ def test_every_config_loads(path: Path) -> None:
 
 
 def test_the_configs_are_there() -> None:
-    assert {"demo", "cpu", "paper"} <= {path.stem for path in CONFIGS}
+    assert {"demo", "cpu", "paper", "beyond", "audit"} <= {path.stem for path in CONFIGS}
 
 
 def test_a_paper_study_says_what_the_paper_says() -> None:
@@ -62,23 +64,41 @@ def test_a_paper_study_says_what_the_paper_says() -> None:
         dict.fromkeys(("cola", "mrpc", "rte"), 10)
         | dict.fromkeys(("sst2", "qqp", "mnli", "qnli"), 3)
     )
-    # Three small encoders run ce alone.
+    assert study.tuning.lambdas == (0.1, 0.3, 0.5, 0.7, 0.9) and study.tuning.seeds == (101, 102)
+    assert list(filter(study.is_tuned, study.methods)) == ["ce_scl", "acl", "acl_cl"]
+    both = {"ce", "ce_scl", "acl_embed", "acl", "jt", "alternating", "two_stage", "logits_kd"}
+    both |= {"feature_kd", "acl_cl", "static"}
     own = [cell for cell in study.cells() if cell[2] in study.methods]
-    assert len(own) == 7 * (2 * len(study.methods) + 3) * 5
-    assert study.tuning.lambdas == (0.1, 0.3, 0.5, 0.7, 0.9)
-    assert [method for method in study.methods if not study.is_tuned(method)] == [
-        *(
-            "ce",
-            "lacon",
-            "jt",
-            "jt_ascending",
-            "jt_descending",
-            "jt_2x",
-            "alternating",
-            "two_stage",
-        ),
-        "static",
-    ]
+    assert {cell[2] for cell in own if cell[1] == "roberta-base"} == both
+    assert {cell[2] for cell in own if cell[1] == "bert-base-uncased"} == {*study.methods}
+    # Three small encoders run ce alone.
+    assert len(own) == 7 * (len(study.methods) + len(both) + 3) * 5
+    assert len(list(planned_runs(study))) <= 1_700
+
+
+def test_the_three_studies_of_the_paper_share_their_equal_runs() -> None:
+    """What both have is equal in beyond.yaml, and in audit.yaml, as in paper.yaml."""
+    paper, *others = (load_study(CONFIG / f"{name}.yaml") for name in ("paper", "beyond", "audit"))
+    for study in others:
+        for key in ("source", "selection", "seeds", "training"):
+            assert getattr(study, key) == getattr(paper, key), key
+        unlike = {"lambda_of"}
+        assert study.tuning.model_dump(exclude=unlike) == paper.tuning.model_dump(exclude=unlike)
+        assert {**paper.tuning.lambda_of, **study.tuning.lambda_of}.items() >= (
+            paper.tuning.lambda_of.items() | study.tuning.lambda_of.items()
+        )
+        for task in study.tasks:
+            assert study.training_of(task) == paper.training_of(task)
+            assert study.task_spec(task) == paper.task_spec(task)
+        for name, encoder in study.encoders.items():
+            assert encoder.model_dump(exclude={"methods"}) == (
+                paper.encoders[name].model_dump(exclude={"methods"})
+            )
+        both = [name for name in study.methods if name in paper.methods]
+        assert len(both) > 7
+        for name in both:
+            assert study.method_row(name) == paper.method_row(name)
+            assert study.lambda_of(name) == paper.lambda_of(name)
 
 
 @pytest.mark.parametrize(
@@ -336,6 +356,43 @@ def test_which_methods_are_tuned() -> None:
         "acl": True,
     }
     assert not any(load_study(VALID).is_tuned(method) for method in VALID["methods"])
+
+
+def tuned_study(**takers: str) -> Study:
+    return load_study(with_exits(acl_embed={}) | {"tuning": {"enabled": True, "lambda_of": takers}})
+
+
+def test_a_method_may_take_the_lambda_of_another() -> None:
+    study = tuned_study(acl_embed="acl")
+    assert study.lambda_of("acl_embed") == study.lambda_of("acl") == "acl"
+    assert not study.is_tuned("acl_embed") and "acl_embed" in study.tuned
+    assert not any(cell[2] == "acl_embed" for cell in study.tuning_cells())
+
+
+@pytest.mark.parametrize(
+    ("takers", "said"),
+    [
+        ({"acl_embd": "acl"}, "tuning.lambda_of.acl_embd: 'acl_embd' is not known"),
+        ({"acl_embed": "acl_cl"}, "tuning.lambda_of.acl_embed: 'acl_cl' is not known"),
+        ({"ce": "acl"}, "tuning.lambda_of.ce: ce has no λ"),
+        ({"acl": "ce"}, "tuning.lambda_of.acl: ce is not tuned"),
+        ({"acl": "acl_embed", "acl_embed": "acl"}, "acl_embed is not tuned"),
+    ],
+)
+def test_a_lambda_that_is_taken_from_nowhere_is_refused(takers: dict[str, str], said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        tuned_study(**takers)
+
+
+def test_only_tuning_runs_are_trained_on_a_sample() -> None:
+    study = load_study(changed("tuning", {"enabled": True, "max_rows": 500}))
+    tried = study.run_settings("inference", "minilm", "acl", study.tuning.seeds[0], 0.3)
+    assert (tried.train_rows, tried.rows_of(499), tried.rows_of(501)) == (500, 499, 500)
+    own = study.run_settings("inference", "minilm", "acl", study.seeds[0])
+    assert own.train_rows is None and own.rows_of(501) == 501
+    untuned = load_study(changed("tuning", {"enabled": False}))
+    assert untuned.run_settings("inference", "minilm", "acl", untuned.tuning.seeds[0]).train_rows is None
+
 
 
 @pytest.mark.parametrize("text", ["name: a\nname: b\n", "methods: {acl: {}, ce: {}, acl: {}}\n"])

@@ -154,6 +154,7 @@ class Calibration(TypedDict):
     """`calibration.json`, an entry an encoder: how long CE steps of two lengths took."""
 
     device: str
+    gpu: bool
     precision: str
     threads: int
     batch_size: int

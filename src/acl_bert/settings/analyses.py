@@ -37,8 +37,8 @@ class Sensitivity(Places):
     lambdas: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1), Once] = (
         Field((0.1, 0.3, 0.5, 0.7, 0.9), description="the values of λ")
     )
-    temperatures: Annotated[tuple[PositiveFloat, ...], Field(min_length=1), Once] = Field(
-        (0.05, 0.1, 0.3, 0.5), description="the values of τ"
+    temperatures: Annotated[tuple[PositiveFloat, ...], Once] = Field(
+        (0.05, 0.1, 0.3, 0.5), description="the values of τ; may be none"
     )
     combinations: Annotated[
         tuple[Literal["convex", "additive"], ...], Field(min_length=1), Once

@@ -35,8 +35,9 @@ def _deviations(study: Study) -> Iterator[str]:
     if len(study.seeds) != SEEDS:
         yield f"seeds: {len(study.seeds)}, not {SEEDS}."
     if study.tuning.enabled:
-        usual = Tuning(enabled=True)
+        usual = Tuning(enabled=True, **study.tuning.model_dump(include={"max_rows", "lambda_of"}))
         yield from (f"tuning.{change}" for change in _changes(study.tuning, usual))
+        yield from _untuned(study)
     else:
         yield "tuning.enabled: λ is not tuned; each method has that of its row."
     if missing := [task for task in TASKS if task not in study.tasks]:
@@ -61,6 +62,22 @@ def _deviations(study: Study) -> Iterator[str]:
     for name, encoder in study.encoders.items():
         if encoder.path not in ENCODERS:
             yield f"encoders.{name}: {encoder.path}."
+
+
+def _untuned(study: Study) -> Iterator[str]:
+    """What λ is not tuned for itself, or not on all rows."""
+    tuning, rows = study.tuning, study.method_rows
+    if pairs := [f"{taker} of {giver}" for taker, giver in tuning.lambda_of.items()]:
+        yield f"tuning.lambda_of: some methods take the λ of another: {', '.join(pairs)}."
+    weights = {n: row.weight for n, row in rows.items() if row.has_term and row.ce_weight > 0}
+    if fixed := [f"{n} {weights[n]:g}" for n in study.methods if n in weights.keys() - study.tuned]:
+        yield f"tuning: λ of some methods is not tuned: {', '.join(fixed)}."
+    sizes = {name: (spec.rows or {}).get("train", 0) for name, spec in study.task_specs.items()}
+    if sampled := [name for name, size in sizes.items() if size > tuning.max_rows]:
+        yield (
+            f"tuning.max_rows: on {', '.join(sampled)} λ is tuned on a stratified sample of "
+            f"{tuning.max_rows:,} train rows."
+        )
 
 
 def _changes(given: BaseModel, usual: BaseModel) -> Iterator[str]:

@@ -73,6 +73,12 @@ class Tuning(Section):
     seeds: tuple[Seed, ...] = Field(
         (101, 102), min_length=1, description="of the tuning runs, none of the study's own"
     )
+    max_rows: int = Field(
+        20_000, ge=1, description="train rows of a tuning run; a stratified sample of longer tasks"
+    )
+    lambda_of: dict[str, str] = Field(
+        {}, description="method: the tuned method whose λ it takes, and is not tuned itself"
+    )
 
 
 class Tracking(Section):
@@ -102,7 +108,11 @@ class RunSettings(Section):
     method: Method
     training: Training
     train_rows: int | None = None
-    """A stratified sample of so many train rows, where there are more: a λ is tried on it."""
+    """Trained on a stratified sample of so many train rows, where there are more."""
+
+    def rows_of(self, train: int) -> int:
+        """How many of so many train rows are trained on."""
+        return train if self.train_rows is None else min(train, self.train_rows)
 
     def determinants(self) -> dict[str, Any]:
         """What the run is and what changes its numbers.
@@ -229,7 +239,7 @@ class Study(Section):
         settings = self.analyses.sensitivity
         if settings is None:
             return [], {}
-        return sensitivity_points(settings, self._own_rows, self._tuned)
+        return sensitivity_points(settings, self._own_rows, self.tuned)
 
     @cached_property
     def _observed(self) -> tuple[dict[str, str], Variants]:
@@ -247,7 +257,7 @@ class Study(Section):
             ([], {})
             if settings is None
             else audit_worlds(
-                settings, self._own_rows, self._tuned, self._observed[0], self.training.model_dump()
+                settings, self._own_rows, self.tuned, self._observed[0], self.training.model_dump()
             )
         )
 
@@ -282,8 +292,10 @@ class Study(Section):
         )
 
     @cached_property
-    def _tuned(self) -> frozenset[str]:
-        return frozenset(filter(self.is_tuned, self.methods))
+    def tuned(self) -> frozenset[str]:
+        """The methods whose λ is chosen."""
+        takers = self.tuning.lambda_of
+        return frozenset(name for name in self.methods if self.is_tuned(takers.get(name, name)))
 
     def task_spec(self, name: str) -> TaskSpec:
         return self._named("tasks", self.task_specs, name)
@@ -418,8 +430,24 @@ class Study(Section):
                     raise InputError(f"analyses.{key}: {unknown(name, known)}")
 
     def _check_tuning(self) -> None:
-        """Raises InputError where a λ would be chosen by the dev set."""
-        for method, task in itertools.product(self._tuned, self.tasks):
+        """Raises InputError where a λ would be chosen by the dev set, or taken from nowhere."""
+        for taker, giver in self.tuning.lambda_of.items():
+            place = f"tuning.lambda_of.{taker}"
+            for name in (taker, giver):
+                if name not in self.methods:
+                    raise InputError(f"{place}: {unknown(name, self.methods)}")
+            if not self._own_rows[taker].has_term or "lambda" in _written(self.methods[taker]):
+                raise InputError(f"{place}: {taker} has no λ that could be chosen; leave it out")
+            if self.tuning.enabled and not self.is_tuned(giver):
+                raise InputError(f"{place}: {giver} is not tuned; name one that is")
+            for place_of_runs in itertools.product(self.tasks, self.encoders):
+                methods = self._own_methods(*place_of_runs)
+                if taker in methods and giver not in methods:
+                    raise InputError(
+                        f"{place}: {giver} does not run on {' with '.join(place_of_runs)}, where "
+                        f"{taker} does; add it there"
+                    )
+        for method, task in itertools.product(self.tuned, self.tasks):
             if self.training_of(task, method).chosen_on == "dev":
                 raise InputError(
                     f"training.chosen_on: dev, but λ of {method} is tuned on held-out rows; leave "
@@ -465,11 +493,13 @@ class Study(Section):
     def is_tuned(self, method: str) -> bool:
         """Whether λ is chosen on the selection split.
 
-        A λ written in the study stays as it is, and one without CE beside its term is no weight.
+        A λ written in the study stays as it is, that of another method is taken from there, and one
+        without CE beside its term is no weight.
         """
         return (
             self.tuning.enabled
             and method in self.methods
+            and method not in self.tuning.lambda_of
             and self._own_rows[method].has_term
             and self._own_rows[method].ce_weight > 0
             and "lambda" not in _written(self.methods[method])
@@ -483,7 +513,8 @@ class Study(Section):
         if method in self._variants:
             variant = self._variants[method]
             return self.lambda_of(variant.method) if "lambda" not in variant.patch else None
-        return method if self.is_tuned(method) else None
+        giver = self.tuning.lambda_of.get(method, method)
+        return giver if self.is_tuned(giver) else None
 
     def cells(self) -> Iterator[tuple[str, str, str, int]]:
         """Task, encoder, method and seed of every run."""
@@ -498,6 +529,10 @@ class Study(Section):
             grid = itertools.product(tuned, self.tuning.lambdas, self.tuning.seeds)
             for method, weight, seed in grid:
                 yield task, encoder, method, weight, seed
+
+    def is_tuning_seed(self, seed: int) -> bool:
+        """Whether runs with this seed are there to choose a λ, and no more."""
+        return self.tuning.enabled and seed in self.tuning.seeds
 
     def teachers_of_tuning(self) -> list[tuple[str, str, str, int]]:
         """Task, encoder, method and seed of the runs that tuning runs learn from."""
@@ -565,6 +600,7 @@ class Study(Section):
                 selection_metric=self.task_spec(task).selection_metric,
                 method=row,
                 training=training.model_copy(update={"epochs": epochs}),
+                train_rows=self.tuning.max_rows if self.is_tuning_seed(seed) else None,
             )
         except ValidationError as error:
             raise explain(error, RunSettings) from None

@@ -4,7 +4,7 @@ They are the study's own, and those that a λ is chosen from.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,21 @@ def planned_runs(study: Study) -> Iterator[Run]:
         yield Run(*cell)
     for task, encoder, method, weight, seed in study.tuning_cells():
         yield Run(task, encoder, method, seed, weight)
+
+
+def runs_of(jobs: Iterable[tuple[str, Mapping[str, str]]]) -> list[Run]:
+    """The runs that some of the workflow's jobs train; a job is its rule and its wildcards."""
+    return [
+        Run(
+            given["task"],
+            given["encoder"],
+            given["method"],
+            int(given["seed"]),
+            float(given["weight"]) if rule == "tuning_run" else None,
+        )
+        for rule, given in jobs
+        if rule in ("finetune", "tuning_run")
+    ]
 
 
 class Nearest:

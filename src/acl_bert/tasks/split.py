@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from acl_bert.errors import InputError
 from acl_bert.tasks.sources import Example
 from acl_bert.tasks.spec import Selection, TaskSpec
 
 LIMIT_SEED = 11  # `limit` draws the same rows in every study
+SAMPLE_SEED = 17  # as `sample` does, for every method and seed
 
 
 def hold_out(
@@ -35,26 +38,40 @@ def limit(spec: TaskSpec, examples: list[Example], rows: int | None, name: str) 
     return _draw(spec, examples, rows, LIMIT_SEED, f"tasks.{spec.id}.limit.{name}")[1]
 
 
+def sample(labels: np.ndarray, rows: int | None, task: str) -> np.ndarray:
+    """The numbers of at most `rows` rows, stratified and in order; all of them where None."""
+    if rows is None or rows >= len(labels):
+        return np.arange(len(labels))
+    return np.asarray(_drawn(labels.tolist(), rows, SAMPLE_SEED, task, "tuning.max_rows")[1])
+
+
 def _draw(
     spec: TaskSpec, examples: Sequence[Example], size: int, seed: int, key: str
 ) -> tuple[list[Example], list[Example]]:
     """The rest and `size` drawn rows, both in source order and in the classes' proportions."""
+    labels = [None if x.label is None else spec.labels[x.label] for x in examples]
+    rest, drawn = _drawn(labels, size, seed, spec.id, key)
+    return [examples[i] for i in rest], [examples[i] for i in drawn]
+
+
+def _drawn(
+    labels: Sequence[object], size: int, seed: int, task: str, key: str
+) -> tuple[list[int], list[int]]:
     from sklearn.model_selection import train_test_split  # slow to import
 
-    labels = [example.label for example in examples]
     counts = Counter(labels)
     for label, count in sorted(counts.items(), key=lambda item: item[1]):
         if count < 2:
             raise InputError(
-                f"tasks.{spec.id}: class {spec.labels[label or 0]} has {count} row of "
-                f"{len(examples)}, too few to split; add rows or leave the class out"
+                f"tasks.{task}: class {label} has {count} row of {len(labels)}, too few to split; "
+                "add rows or leave the class out"
             )
-    if not len(counts) <= size <= len(examples) - len(counts):
+    if not len(counts) <= size <= len(labels) - len(counts):
         raise InputError(
-            f"{key}: {size} of {len(examples)} rows cannot hold {len(counts)} classes on both "
+            f"{key}: {size} of {len(labels)} rows cannot hold {len(counts)} classes on both "
             "sides; take another size"
         )
     rest, drawn = train_test_split(
-        range(len(examples)), test_size=size, stratify=labels, random_state=seed
+        range(len(labels)), test_size=size, stratify=labels, random_state=seed
     )
-    return [examples[i] for i in sorted(rest)], [examples[i] for i in sorted(drawn)]
+    return sorted(rest), sorted(drawn)

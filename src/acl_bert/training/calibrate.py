@@ -33,6 +33,7 @@ def calibrate(encoder: Encoder, training: Training) -> Calibration:
     lengths = (SHORTEST, max(training.max_length // 2, 2 * SHORTEST))
     return Calibration(
         device=describe_device(device),
+        gpu=device.type == "cuda",
         precision=training.precision,
         threads=training.threads,
         batch_size=training.batch_size,

@@ -15,6 +15,7 @@ from acl_bert.runs.files import EPOCHS, HISTORY, epoch_columns
 from acl_bert.settings.method import Method
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
+from acl_bert.tasks.split import sample
 from acl_bert.tasks.tokens import Split, TokenStore
 from acl_bert.training.batches import (
     evaluation_batches,
@@ -56,7 +57,8 @@ def train(
     """
     training, method = settings.training, settings.method
     rows, selection = tokens.split("train"), tokens.split(training.chosen_on)
-    total = training.updates_of(len(rows))
+    numbers = sample(rows.targets, settings.train_rows, settings.task)
+    total = training.updates_of(len(numbers))
     plan.freeze(model)
     checkpoint = checkpoints.read()
     if checkpoint and not has_its_files(checkpoint, folder):
@@ -86,7 +88,7 @@ def train(
                 while state.epoch <= training.epochs:
                     with seconds("train"):
                         plan.train_mode(model)
-                        for group in _groups(state, rows, training):
+                        for group in _groups(state, rows, numbers, training):
                             _update(state, group, rows, method, plan, teacher, training)
                             bar.update()
                             if checkpoints.due:
@@ -104,11 +106,15 @@ def train(
     return state
 
 
-def _groups(state: TrainingState, rows: Split, training: Training) -> list[list[np.ndarray]]:
-    """The epoch's updates that are to come, each its micro-batches."""
+def _groups(
+    state: TrainingState, rows: Split, numbers: np.ndarray, training: Training
+) -> list[list[np.ndarray]]:
+    """The epoch's updates that are to come, each its micro-batches of row numbers."""
     state.begin_epoch()
     grouped = training.batches == "grouped"
-    batches = train_batches(rows.lengths, training.batch_size, grouped, state.generator)
+    lengths = rows.lengths[numbers]
+    places = train_batches(lengths, training.batch_size, grouped, state.generator)
+    batches = [numbers[batch] for batch in places]
     return list(updates(batches, training.accumulation))[state.updates :]
 
 

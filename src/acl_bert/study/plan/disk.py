@@ -15,7 +15,7 @@ from acl_bert.runs.files import (
     drawn,
     tokens_path,
 )
-from acl_bert.settings.study import Study
+from acl_bert.study.plan.hours import Costs
 from acl_bert.study.plan.sizes import Cell, Sizes
 from acl_bert.study.planned import Run
 
@@ -37,8 +37,9 @@ _SWEEP = 40_000  # of a run with several exits in early_exit.csv
 _POINT = 270  # of a metric's point in MLflow's SQLite, its indices included
 _MIRRORED = 25_000  # of a run in MLflow besides
 _STORE = 950_000  # of an empty MLflow store
-# A checkpoint has the weights, AdamW's two moments and the best epoch's weights; two are kept.
-_CHECKPOINTS = 2 * 4
+# A checkpoint has the weights, AdamW's two moments and the best epoch's weights; while it is
+# written the one before is there too.
+_CHECKPOINT = 4
 
 
 @dataclass(frozen=True)
@@ -56,62 +57,50 @@ class Room:
         return sum(self.lasting.values()) + sum(self.passing.values())
 
 
-def room(study: Study, sizes: Sizes, folder: Path, runs: Iterable[Run], at_a_time: int) -> Room:
-    """What `runs` and all before them add to the study's `folder`, `at_a_time` of them at once.
+def room(sizes: Sizes, runs: Iterable[Run], costs: Costs, at_a_time: int) -> Room:
+    """What `runs`, which are to come, and all before them add, `at_a_time` of them at once.
 
-    A run that is there and is repeated takes the place of the one before, and adds nothing.
+    Where the study keeps no models, those of at most twice as many teachers are there at a time:
+    students come before the next teacher.
     """
-    lasting: Counter[str] = Counter()
-    passing: Counter[str] = Counter()
-    until_learned = passing if study.keep_models == "none" else lasting
-    for task, size in sizes.tasks.items():
-        rows = sum(size.rows.values())
-        if not (data_path(folder, task) / TASK).is_file():
-            lasting["rows, tokens"] += round(rows * (size.text_bytes + _ROW))
-        for encoder in study.encoders:
-            if not (tokens_path(folder, task, encoder) / TOKENS).is_file():
-                a_token, a_row = _TOKENS
-                arrays = round(rows * (size.length * a_token + a_row))
-                lasting["rows, tokens"] += arrays + _FOLDER
+    study, folder, runs = sizes.study, sizes.folder, list(runs)
+    lasting, passing = _inputs(sizes), Counter[str]()
     mirrored = study.tracking.enabled and not (
         study.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
     )
-    runs = list(runs)
-    teachers = set()
+    taught: list[tuple[int, int]] = []  # of each model that is saved, its bytes and its outputs'
+    progressing = []
     for run in runs:
-        cell, path = sizes.cell(*run.cell), run.path(folder)
-        if not path.is_file():
-            files = _files(cell, tuning=run.weight is not None)
-            lasting["runs"] += files
-            lasting["logs, records"] += _JOB
-            if mirrored:
-                lasting["MLflow"] += files + _MIRRORED + _POINT * _points(cell)
-        saves = run.weight is None and study.saves_model(run.method, run.encoder)
-        if saves and not path.is_file():
-            until_learned["models"] += cell.model_bytes + _TOKENIZER
-        if cell.row.needs_teacher_items:
-            teachers.add((run.task, run.encoder, str(cell.row.teacher), run.seed))
-    for teacher in teachers:
-        cell = sizes.cell(*teacher[:3])
-        width = cell.encoder.hidden + cell.task.classes
-        until_learned["teachers' outputs"] += 4 * cell.task.train * width
-    if "MLflow" in lasting:
+        cell = sizes.cell(run)
+        files = _files(cell, tuning=run.weight is not None)
+        lasting["runs"] += files
+        lasting["logs, records"] += _JOB
+        if mirrored:
+            lasting["MLflow"] += files + _MIRRORED + _POINT * _points(cell)
+        lasting["report"] += _SWEEP * (cell.exits > 1)
+        if run.weight is None and study.saves_model(run.method, run.encoder):
+            width = cell.encoder.hidden + cell.task.classes
+            outputs = 4 * cell.task.train * width * sizes.gives_items(run)
+            taught.append((cell.model_bytes + _TOKENIZER, outputs))
+        long = costs.seconds(run) > 60 * study.checkpoints.every_minutes
+        progressing.append(cell.model_bytes * (1 + 2 * _CHECKPOINT * long))
+    if mirrored and runs:
         lasting["MLflow"] += _STORE
     if runs:
-        cells = [sizes.cell(*run.cell) for run in runs]
-        lasting["report"] += _PAGES + _SWEEP * sum(cell.exits > 1 for cell in cells)
-        largest = max(cell.model_bytes for cell in cells)
-        passing["runs in progress"] = largest * _CHECKPOINTS * min(at_a_time, len(runs))
+        lasting["report"] += _PAGES
+    kept = passing if study.keep_models == "none" else lasting
+    if study.keep_models == "none":
+        taught = sorted(taught, key=sum)[-2 * at_a_time :]
+    kept["models"] += sum(model for model, _ in taught)
+    kept["teachers' outputs"] += sum(outputs for _, outputs in taught)
+    passing["runs in progress"] += sum(sorted(progressing)[-at_a_time:])
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    return Room(lasting, passing, shutil.disk_usage(place).free, place)
+    return Room(+lasting, +passing, shutil.disk_usage(place).free, place)
 
 
-def check_room(study: Study, folder: Path, runs: Iterable[Run], at_a_time: int) -> None:
-    """Raise InputError where the disk cannot hold what is about to start; see `room`."""
-    if os.environ.get(UNCHECKED):
-        return
-    found = room(study, Sizes(study, folder), folder, runs, at_a_time)
-    if found.needed <= found.free:
+def check_room(found: Room) -> None:
+    """Raise InputError where the disk cannot hold what is about to start."""
+    if os.environ.get(UNCHECKED) or found.needed <= found.free:
         return
     parts = {**found.lasting, **found.passing}
     largest = max(parts, key=parts.__getitem__)
@@ -121,6 +110,21 @@ def check_room(study: Study, folder: Path, runs: Iterable[Run], at_a_time: int) 
         "put results/ on a larger disk (it may be a link), run less, keep fewer models "
         f"(keep_models), or start all the same with {UNCHECKED}=1 in the environment"
     )
+
+
+def _inputs(sizes: Sizes) -> Counter[str]:
+    """Rows and tokens that are still to be made."""
+    made: Counter[str] = Counter()
+    a_token, a_row = _TOKENS
+    for task in sizes.study.tasks:
+        size = sizes.task(task)
+        rows = sum(size.rows.values())
+        if not (data_path(sizes.folder, task) / TASK).is_file():
+            made["rows, tokens"] += round(rows * (size.text_bytes + _ROW))
+        for encoder in sizes.study.encoders:
+            if not (tokens_path(sizes.folder, task, encoder) / TOKENS).is_file():
+                made["rows, tokens"] += round(rows * (size.length * a_token + a_row)) + _FOLDER
+    return made
 
 
 def in_bytes(count: float) -> str:

@@ -1,5 +1,6 @@
-"""How long a study's runs should take, on hardware that was measured or is assumed."""
+"""How long a study's runs should take: one model of costs, for the plan and for time limits."""
 
+import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping
@@ -9,10 +10,11 @@ from typing import Any
 
 from acl_bert.errors import InputError
 from acl_bert.gpus import visible_gpus
-from acl_bert.runs.files import Calibration, RunFolder, calibration
+from acl_bert.runs.files import TASK, Calibration, calibration, data_path
+from acl_bert.runs.store import Store
 from acl_bert.settings.explain import unknown
 from acl_bert.settings.yaml_file import read_yaml
-from acl_bert.study.plan.sizes import Cell, Sizes, costs
+from acl_bert.study.plan.sizes import Cell, Sizes, costs, official_rows
 from acl_bert.study.planned import Nearest, Run
 
 
@@ -29,35 +31,86 @@ class Speed:
         return steps * cell.encoder.layers * self.update + arithmetic / self.flops
 
 
-@dataclass(frozen=True)
-class Rates:
-    """The speed of each encoder's steps, and where it is known from."""
+class Costs:
+    """Seconds of a study's runs on one kind of device, and where they are known from.
 
-    speeds: Mapping[str, Speed]
-    source: str
-    measured: bool
-    """On this study's own hardware."""
+    By a calibration on such a device, else by what costs.yaml has of it: of the GPU that is named,
+    or that is here, or of its default; or of a CPU. `finished` runs on such a device, with their
+    seconds, correct them. Raises InputError for a GPU that costs.yaml does not know.
+    """
 
-    def training(self, run: Run, cell: Cell) -> float:
-        """Seconds of a run, from the start of its training to its last evaluation."""
+    def __init__(
+        self,
+        sizes: Sizes,
+        on_gpu: bool,
+        hardware: str | None = None,
+        finished: Mapping[Run, float] | None = None,
+    ) -> None:
+        self._sizes = sizes
+        names, threads = sizes.study.encoders, sizes.study.training.threads
+        measured = None if hardware else calibration(sizes.folder, names)
+        if measured and all(each["gpu"] == on_gpu for each in measured.values()):
+            self._speeds = {name: _fitted(sizes, name, measured[name]) for name in names}
+            devices = sorted({f"{one['device']}, {one['precision']}" for one in measured.values()})
+            self.source, self.measured = f"calibrated on {'; '.join(devices)}", True
+        else:
+            speed, self.source = _gpu(hardware) if on_gpu else _cpu(threads)
+            self._speeds, self.measured = dict.fromkeys(names, speed), False
+        found = finished or {}
+        self._correction = Nearest(
+            ((run, taken / self._reckoned(run)) for run, taken in found.items()), statistics.median
+        )
+        if found:
+            self.source, self.measured = f"at the speed of {len(found):,} finished runs", True
+
+    def seconds(self, run: Run) -> float:
+        """Of the run's job, to which belongs what students read of it."""
+        return float(costs()["job_seconds"]) + self._correction(run, 1.0) * self._reckoned(run)
+
+    def limit_minutes(self, run: Run) -> int:
+        """For how long its job may last, generously. It may have to make what it reads, too.
+
+        A default where nobody knows a task's rows before they are prepared.
+        """
+        limit, study, folder = costs()["limit"], self._sizes.study, self._sizes.folder
+        if not (
+            official_rows(study, study.task_spec(run.task))
+            or (data_path(folder, run.task) / TASK).is_file()
+        ):
+            return int(limit["unknown"])
+        teacher = self._sizes.teacher(run)
+        seconds = self.seconds(run) + (self._items(teacher) if teacher else 0)
+        factor = limit["measured" if self.measured else "assumed"]
+        return int(limit["start"]) + math.ceil(factor * seconds / 60)
+
+    def _reckoned(self, run: Run) -> float:
+        """From the start of its training to its last evaluation."""
+        cell = self._sizes.cell(run)
         training, task, step = cell.training, cell.task, costs()["step"]
         factor = step["regime"][cell.row.regime]
         if gate_over_parameters(cell):
             factor *= step["gate_over_parameters"]["every_exit" if cell.exits > 1 else "one_exit"]
         elif cell.row.has_term:
             factor *= step["term"]
-        speed, padding = self.speeds[run.encoder], costs()["padding"][training.batches]
-        steps = training.batches_of(task.train)
-        seconds = factor * speed.seconds(cell, steps, training.epochs * task.train, padding)
+        speed, padding = self._speeds[run.encoder], costs()["padding"][training.batches]
+        steps = training.batches_of(cell.train)
+        seconds = factor * speed.seconds(cell, steps, training.epochs * cell.train, padding)
         dev = task.dev + task.others if run.weight is None else 0
-        chosen_on = task.rows[training.chosen_on]
-        return seconds + self.forward(run.encoder, cell, training.epochs * chosen_on + dev)
+        evaluated = training.epochs * task.rows[training.chosen_on] + dev
+        items = self._items(run) if self._sizes.gives_items(run) else 0
+        return float(seconds + self._forward(run, evaluated) + items)
 
-    def forward(self, encoder: str, cell: Cell, rows: int) -> float:
-        """Seconds of evaluating so many rows, in batches twice as large."""
+    def _items(self, teacher: Run) -> float:
+        """Of what its students read: one pass over all train rows."""
+        return self._forward(teacher, self._sizes.cell(teacher).task.train)
+
+    def _forward(self, run: Run, rows: int) -> float:
+        """Of evaluating so many rows, in batches twice as large."""
+        cell = self._sizes.cell(run)
         steps = -(-rows // (2 * cell.training.batch_size))
-        share: float = costs()["step"]["forward"]
-        return share * self.speeds[encoder].seconds(cell, steps, rows)
+        return float(costs()["step"]["forward"]) * self._speeds[run.encoder].seconds(
+            cell, steps, rows
+        )
 
 
 def gate_over_parameters(cell: Cell) -> bool:
@@ -66,70 +119,47 @@ def gate_over_parameters(cell: Cell) -> bool:
     return gate.mode != "off" and gate.scope != "representation"
 
 
-def rates(sizes: Sizes, folder: Path, hardware: str | None, on_gpu: bool, threads: int) -> Rates:
-    """Those of `hardware` (a GPU of costs.yaml, or cpu) where named; else of the calibration.
+def finished_seconds(runs: Iterable[Run], folder: Path, on_gpu: bool) -> dict[Run, float]:
+    """Of the finished runs among a study's that were trained on such a device."""
+    found, store = {}, Store.beside(folder)
+    for run in runs:
+        if not run.path(folder).is_file():
+            continue
+        try:
+            files = store.named(run.path(folder))
+            if (files.config()["training"].get("device") == "cuda") == on_gpu:
+                found[run] = files.timings()["seconds"]["total"]
+        except InputError:  # damaged: it will be trained again
+            continue
+    return found
 
-    Else of the GPU that is here, or of costs.yaml's, or of a CPU. Raises InputError for a name that
-    costs.yaml has not.
-    """
-    known = costs()["gpu"]["peaks"]
-    if hardware is not None and hardware not in {"cpu", *known}:
-        raise InputError(f"--hardware: {unknown(hardware, ['cpu', *known])}")
-    if hardware is None and (calibrated := _calibrated(sizes, folder)):
-        return calibrated
-    if hardware == "cpu" or (hardware is None and not on_gpu):
-        cpu = costs()["cpu"]
-        speed = Speed(float(cpu["update"]), float(cpu["flops"]) * threads)
-        source = f"a step's arithmetic as on {cpu['title']}, measured on another machine"
-        return Rates(dict.fromkeys(sizes.encoders, speed), source, measured=False)
+
+def _gpu(hardware: str | None) -> tuple[Speed, str]:
     gpu = costs()["gpu"]
-    here = next((one.title for one in visible_gpus()), "")
+    known = gpu["peaks"]
+    if hardware is not None and hardware not in known:
+        raise InputError(f"--hardware: {unknown(hardware, known)}")
+    here = next((one.title for one in visible_gpus()), "") if hardware is None else ""
     named = hardware or next((name for name in known if name in here), gpu["default"])
     speed = Speed(float(gpu["update"]), float(gpu["share"]) * float(known[named]))
-    source = f"{named}, of which nobody measured it: {gpu['share']:.0%} of its peak are assumed"
-    return Rates(dict.fromkeys(sizes.encoders, speed), source, measured=False)
+    return speed, f"an estimate for {named}, {gpu['share']:.0%} of whose peak are assumed"
 
 
-def _calibrated(sizes: Sizes, folder: Path) -> Rates | None:
-    measured = calibration(folder, sizes.encoders)
-    if measured is None:
-        return None
-    speeds = {name: _fitted(sizes, name, measured[name]) for name in sizes.encoders}
-    devices = sorted({f"{one['device']}, {one['precision']}" for one in measured.values()})
-    return Rates(speeds, f"calibrated on {'; '.join(devices)}", measured=True)
+def _cpu(threads: int) -> tuple[Speed, str]:
+    cpu = costs()["cpu"]
+    speed = Speed(float(cpu["update"]), float(cpu["flops"]) * threads)
+    return speed, f"an estimate by {cpu['title']}"
 
 
 def _fitted(sizes: Sizes, encoder: str, measured: Calibration) -> Speed:
     """The line through a short step and a long one."""
-    size = sizes.encoders[encoder]
+    size = sizes.encoder(encoder)
     (few, short), (many, long) = (
         (measured["batch_size"] * length * size.flop_per_token(length), seconds)
         for length, seconds in measured["steps"]
     )
     slope = max(long - short, 0.01 * long) / (many - few)  # a GPU may not notice the length
     return Speed(max(0.0, short - few * slope) / size.layers, 1 / slope)
-
-
-class Correction:
-    """By how much finished runs took longer than reckoned: the median of those nearest to a run."""
-
-    def __init__(self, runs: Iterable[Run], sizes: Sizes, folder: Path, rates: Rates) -> None:
-        found: list[tuple[Run, float]] = []
-        self.runs = 0
-        self.devices: set[str] = set()
-        for run in runs:
-            try:
-                timings = RunFolder(run.path(folder)).timings()
-            except InputError:
-                continue
-            self.runs += 1
-            self.devices.add(f"{timings['device']}, {timings['precision']}")
-            reckoned = rates.training(run, sizes.cell(*run.cell))
-            found.append((run, timings["seconds"]["total"] / reckoned))
-        self._factor = Nearest(found, statistics.median)
-
-    def __call__(self, run: Run) -> float:
-        return self._factor(run, unknown=1.0)
 
 
 @dataclass(frozen=True)

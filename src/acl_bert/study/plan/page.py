@@ -1,112 +1,178 @@
-"""The plan of a study, on one page."""
+"""What studies would take: a table, and of a single study more."""
 
-import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from acl_bert.encoders import WEIGHTS, file_at_hand
-from acl_bert.runs.files import LAMBDA, METRICS, TASK, TOKENS, data_path, tokens_path, tuning_path
+from acl_bert.files import canonical_hash
 from acl_bert.settings.study import Study
-from acl_bert.study.plan.disk import UNCHECKED, Room, in_bytes, room
-from acl_bert.study.plan.dry_run import TEACHING, DryRun, runs_of
-from acl_bert.study.plan.hours import Correction, Rates, Slots, gate_over_parameters, rates
-from acl_bert.study.plan.sizes import Cell, Sizes, costs
+from acl_bert.study.plan.disk import Room, in_bytes, room
+from acl_bert.study.plan.hours import Costs, Slots, finished_seconds, gate_over_parameters
+from acl_bert.study.plan.sizes import Cell, Sizes
 from acl_bert.study.planned import Run, planned_runs
-from acl_bert.tasks.spec import Source
-
-WIDTH = 100
 
 # Kinds of method by what their steps cost.
-KINDS = {
-    "plain": "one exit",
-    "gated": "one exit, and a gate that needs two gradients of the parameters",
-    "exits": "an exit on every layer",
-    "taught": "after, and mostly by, the run of another method; what students read included",
-}
-
-
-def plan(
-    study: Study, folder: Path, slots: Slots, dry_run: DryRun | None, hardware: str | None
-) -> str:
-    """What the study, whose folder is `folder`, would take before all of it is there.
-
-    Without a dry run, the runs to come are those that have no metrics.json. `hardware`: as in
-    `rates`. Raises InputError for what cannot be read.
-    """
-    sizes = Sizes(study, folder)
-    runs = list(planned_runs(study))
-    on_cluster = slots.jobs is not None
-    if dry_run is None:
-        to_come = [run for run in runs if not (run.path(folder) / METRICS).is_file()]
-        parts = [Part([run]) for run in to_come]
-    else:
-        to_come = runs_of(dry_run.jobs)
-        groups = dry_run.submissions if on_cluster else [[job] for job in dry_run.jobs]
-        found = (Part(runs_of(jobs), runs_of(jobs, TEACHING)) for jobs in groups)
-        parts = [part for part in found if part.runs or part.outputs_of]
-    threads = study.training.threads
-    on_gpu = slots.on_gpu(study.training.device) if hardware is None else hardware != "cpu"
-    at_a_time = slots.at_a_time(on_gpu, threads)
-    known = rates(sizes, folder, hardware, on_gpu, threads)
-    correction = Correction(runs if hardware is None else [], sizes, folder, known)
-    work = Work(sizes, known, correction, parts)
-    blocks = [
-        _there(study, folder, runs, len(to_come)),
-        _jobs(dry_run, on_cluster) if dry_run else [],
-        _training(work, sizes, "GPU-hours" if on_gpu else "hours", at_a_time) if to_come else [],
-        _disk(room(study, sizes, folder, to_come, at_a_time)),
-        _downloads(study, sizes, folder),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+KINDS = ("plain", "gated", "exits", "taught")
+KINDS_ARE = (
+    "plain: one exit · gated: one exit, and two gradients of the parameters · exits: one on every "
+    "layer · taught: after the run of another method"
+)
 
 
 @dataclass(frozen=True)
-class Part:
-    """What is done one by one: runs, and `outputs_of`, teachers whose items are computed."""
-
-    runs: list[Run]
-    outputs_of: list[Run] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to be trained, in parts that may go on side by side."""
+class Planned:
+    """A study's runs, and of those to come what they take on GPUs and here."""
 
     sizes: Sizes
-    rates: Rates
-    correction: Correction
-    parts: list[Part]
+    runs: list[Run]
+    done: int
+    shared: int
+    to_come: list[Run]
+    gpu: Costs
+    here: Costs
+    at_a_time: int
 
     @property
-    def runs(self) -> list[Run]:
-        return [run for part in self.parts for run in part.runs]
+    def updates(self) -> int:
+        return sum(self.sizes.cell(run).updates for run in self.to_come)
 
-    def seconds(self) -> dict[tuple[str, str], Counter[str]]:
-        """By encoder and task, and by kind of method."""
-        found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for run, kind, seconds in chain.from_iterable(map(self._jobs, self.parts)):
-            found[run.encoder, run.task][kind] += seconds  # type: ignore[assignment]
-        return found
+    @property
+    def gpu_seconds(self) -> float:
+        return sum(map(self.gpu.seconds, self.to_come))
 
-    def span(self, at_a_time: int) -> float:
-        """Seconds from start to end at least: some parts wait for others, which is left out."""
-        parts = [sum(seconds for *_, seconds in self._jobs(part)) for part in self.parts]
-        return max(sum(parts) / at_a_time, *parts)
+    @property
+    def room(self) -> Room:
+        return room(self.sizes, self.to_come, self.here, self.at_a_time)
 
-    def _jobs(self, part: Part) -> Iterator[tuple[Run, str, float]]:
-        """Each job's run, kind and seconds."""
-        outside: float = costs()["job_seconds"]
-        for run in part.runs:
-            cell = self.sizes.cell(*run.cell)
-            taken = self.correction(run) * self.rates.training(run, cell)
-            yield run, _kind(cell), outside + taken
-        for run in part.outputs_of:
-            cell = self.sizes.cell(*run.cell)
-            once = self.rates.forward(run.encoder, cell, cell.task.train)
-            yield run, "taught", outside + self.correction(run) * once
+
+def plan(studies: Sequence[Study], results: Path, slots: Slots, hardware: str | None) -> str:
+    """What the studies, whose folders are in `results`, would take before all of it is there.
+
+    `hardware`: a GPU, as `Costs` takes it. Raises InputError for what cannot be read.
+    """
+    known: set[str] = set()
+    planned = [_planned(study, results, slots, hardware, known) for study in studies]
+    blocks = [_table(planned)]
+    if len(planned) == 1 and planned[0].to_come:
+        blocks += [_hours(planned[0]), _disk(planned[0].room), _downloads(planned[0].sizes)]
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _planned(
+    study: Study, results: Path, slots: Slots, hardware: str | None, known: set[str]
+) -> Planned:
+    """`known`: the studies' runs so far, to which this one's are added."""
+    folder = results / study.name
+    sizes, runs = Sizes(study, folder), list(planned_runs(study))
+    done = {run for run in runs if run.path(folder).is_file()}
+    identity = _identities(study)
+    identities = {run: identity(run) for run in runs}
+    shared = {run for run in runs if identities[run] in known} - done
+    known |= {*identities.values()}
+    on_gpu = slots.on_gpu(study.training.device)
+    return Planned(
+        sizes,
+        runs,
+        len(done),
+        len(shared),
+        [run for run in runs if run not in done | shared],
+        Costs(sizes, True, hardware, finished_seconds(done, folder, True) if not hardware else {}),
+        Costs(sizes, on_gpu, finished=finished_seconds(done, folder, on_gpu)),
+        slots.at_a_time(on_gpu, study.training.threads),
+    )
+
+
+def _identities(study: Study) -> Any:
+    """What equal runs of several studies have in common; by it the store knows them when they run.
+
+    A λ that is to be chosen is told by what it is chosen from.
+    """
+
+    @cache
+    def of_cell(task: str, encoder: str, method: str, weight: float | None, tuning: bool) -> str:
+        seed = (study.tuning.seeds if tuning else study.seeds)[0]
+        settings, where = study.run_settings(task, encoder, method, seed, weight), study.encoder
+        row = settings.method.model_dump(exclude={"title", "training", "teacher"})
+        giver = study.lambda_of(method) if weight is None else None
+        if giver is not None:
+            grid = study.tuning.model_dump(include={"lambdas", "seeds"})
+            row["weight"] = [of_cell(task, encoder, giver, 0.0, True), grid]
+        teacher = settings.method.teacher
+        return canonical_hash(
+            [
+                study.source.model_dump(),
+                study.task_spec(task).model_dump(exclude={"id", "title"}),
+                study.selection.model_dump(),
+                where(encoder).model_dump(include={"path", "revision"}),
+                row,
+                settings.training.model_dump(),
+                settings.train_rows,
+                of_cell(task, encoder, teacher, None, tuning) if teacher else None,
+            ]
+        )
+
+    def of_run(run: Run) -> str:
+        return f"{of_cell(*run.cell, run.weight, study.is_tuning_seed(run.seed))} {run.seed}"
+
+    return of_run
+
+
+def _table(planned: Sequence[Planned]) -> list[str]:
+    rows = [["study", "runs", "tuning", "done", "shared", "updates", "GPU-hours", "disk"]]
+    for each in planned:
+        tuning = sum(run.weight is not None for run in each.runs)
+        counts = (len(each.runs), tuning, each.done, each.shared, each.updates)
+        rows.append(
+            [
+                each.sizes.study.name,
+                *(f"{count:,}" for count in counts),
+                _in_hours(each.gpu_seconds),
+                in_bytes(each.room.needed),
+            ]
+        )
+    sources = dict.fromkeys(each.gpu.source for each in planned)
+    surely = "" if all(each.gpu.measured for each in planned) else "; may be off by 2 to 3 times"
+    return [
+        *_aligned(rows, 1),
+        "Done: finished runs. Shared: equal runs of a study above. The rest: of the others, disk at",
+        "most at a time. Tuning: of all runs, those that try a λ.",
+        f"GPU-hours: {'; '.join(sources)}{surely}",
+    ]
+
+
+def _hours(planned: Planned) -> list[str]:
+    """By encoder, task and kind of method, on GPUs; and in all where the plan is made."""
+    sizes = planned.sizes
+    seconds: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    runs = Counter((run.encoder, run.task) for run in planned.to_come)
+    for run in planned.to_come:
+        kind = _kind(sizes.cell(run))
+        seconds[run.encoder, run.task][kind] += planned.gpu.seconds(run)  # type: ignore[assignment]
+    rows = [["encoder", "task", "rows", "tokens", "runs", *KINDS, "in all"]]
+    for place, by_kind in seconds.items():
+        size = sizes.task(place[1])
+        hours = [by_kind[kind] for kind in KINDS] + [by_kind.total()]
+        counts = (f"{size.train:,}", f"{size.length:.1f}", f"{runs[place]:,}")
+        rows.append([*place, *counts, *map(_in_hours, hours)])
+    here, at_a_time = planned.here, min(planned.at_a_time, len(planned.to_come))
+    taken = [here.seconds(run) for run in planned.to_come]
+    span = max(sum(taken) / at_a_time, *taken)
+    lines = ["GPU-hours by kind of method", *_aligned(rows, 2), KINDS_ARE]
+    if assumed := [task for task in sizes.study.tasks if not sizes.task(task).counted]:
+        lines.append(f"Rows or tokens are assumed of {', '.join(assumed)}")
+    if assumed := [name for name in sizes.study.encoders if not sizes.encoder(name).known]:
+        lines.append(f"Taken to be of BERT-base's size: {', '.join(assumed)}")
+    return [
+        *lines,
+        "",
+        f"Here: {_in_hours(sum(taken))} hours, {_in_hours(span)} at best with {at_a_time:,} runs "
+        "at a time",
+        f"  {here.source}",
+    ]
 
 
 def _kind(cell: Cell) -> str:
@@ -117,157 +183,42 @@ def _kind(cell: Cell) -> str:
     return "gated" if gate_over_parameters(cell) else "plain"
 
 
-def _there(study: Study, folder: Path, runs: list[Run], to_come: int) -> list[str]:
-    tuning = [run for run in runs if run.weight is not None]
-    tuned = {run.cell for run in tuning}
-    places = [(task, encoder) for task in study.tasks for encoder in study.encoders]
-    rows = sum((data_path(folder, task) / TASK).is_file() for task in study.tasks)
-    tokens = sum((tokens_path(folder, *place) / TOKENS).is_file() for place in places)
-    chosen = sum((tuning_path(folder, *cell) / LAMBDA).is_file() for cell in tuned)
-    there = [f"rows of {rows} of {len(study.tasks)} tasks", f"tokens {tokens} of {len(places)}"]
-    there += [f"λ {chosen} of {len(tuned)}"] if tuned else []
-    return [
-        f"{study.name}: {len(runs):,} runs"
-        + (f", {len(tuning):,} of them to choose λ" if tuning else "")
-        + f"; {len(runs) - to_come:,} done, {to_come:,} to come",
-        f"There already: {', '.join(there)}",
-    ]
-
-
-def _jobs(dry_run: DryRun, on_cluster: bool) -> list[str]:
-    count = Counter(rule for rule, _ in dry_run.jobs).most_common()
-    groups = f"; submissions to the cluster: {len(dry_run.submissions):,}" if on_cluster else ""
-    return [
-        f"Jobs to come: {len(dry_run.jobs):,}{groups}",
-        *_wrapped(f"{rule} {number:,}" for rule, number in count),
-    ]
-
-
-def _training(work: Work, sizes: Sizes, unit: str, at_a_time: int) -> list[str]:
-    seconds = work.seconds()
-    runs = Counter((run.encoder, run.task) for run in work.runs)
-    updates: Counter[tuple[str, str]] = Counter()
-    kinds: Counter[str] = Counter()
-    for run in work.runs:
-        cell = sizes.cell(*run.cell)
-        updates[run.encoder, run.task] += cell.updates
-        kinds[_kind(cell)] += 1
-    first = ["encoder", *(encoder for encoder, _ in seconds)]
-    second = ["task", *(task for _, task in seconds)]
-    wide, narrow = max(map(len, first)), max(map(len, second))
-
-    def line(*cells: object) -> str:
-        names, numbers = cells[:2], [str(cell) for cell in cells[2:]]
-        widths = (7, 6, 6, 10, *[7] * (len(KINDS) + 1))
-        shown = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
-        return " ".join([f"{names[0]:{wide}}", f"{names[1]:{narrow}}", *shown]).rstrip()
-
-    def hours(by_kind: Counter[str]) -> list[str]:
-        return [_hours(by_kind[kind]) for kind in KINDS] + [_hours(by_kind.total())]
-
-    lines = [
-        f"Training to come; {unit} by kind of method",
-        line("encoder", "task", "rows", "tokens", "runs", "updates", *KINDS, "in all"),
-    ]
-    total: Counter[str] = Counter()
-    for place in ((encoder, task) for encoder in sizes.encoders for task in sizes.tasks):
-        if by_kind := seconds.get(place):
-            size = sizes.tasks[place[1]]
-            known = (f"{size.train:,}", f"{size.length:.1f}")
-            steps = (f"{runs[place]:,}", f"{updates[place]:,}")
-            lines.append(line(*place, *known, *steps, *hours(by_kind)))
-            total.update(by_kind)
-    every = (f"{len(work.runs):,}", f"{updates.total():,}")
-    lines.append(line("in all", "", "", "", *every, *hours(total)))
-    lines.append(line("runs", "", "", "", "", "", *(f"{kinds[k]:,}" for k in KINDS), every[0]))
-    lines += _wrapped(f"{kind}: {text}" for kind, text in KINDS.items())
-    lines += [
-        "",
-        f"Time: {_hours(total.total())} {unit}; {_span(work.span(at_a_time))} at best, with "
-        f"{min(at_a_time, len(work.parts)):,} at a time",
-        *_wrapped([_known_from(work)]),
-    ]
-    if assumed := [task for task, size in sizes.tasks.items() if not size.counted]:
-        lines += _wrapped([f"rows or tokens are assumed of {', '.join(assumed)}"])
-    if assumed := [name for name, size in sizes.encoders.items() if not size.known]:
-        lines += _wrapped([f"taken to be of BERT-base's size: {', '.join(assumed)}"])
-    return lines
-
-
-def _known_from(work: Work) -> str:
-    if work.correction.runs:
-        devices = "; ".join(sorted(work.correction.devices))
-        return f"at the speed of {work.correction.runs:,} finished runs ({devices})"
-    if work.rates.measured:
-        return f"speed: {work.rates.source}; may be off by a third"
-    return f"speed: {work.rates.source}; may be off by 2 to 3 times, `make calibrate` measures it"
-
-
 def _disk(found: Room) -> list[str]:
-    if not found.needed:
-        return []
     enough = "enough" if found.needed <= found.free else "NOT ENOUGH, a start will be refused"
-    lines = [
+    return [
         f"Disk: {in_bytes(found.needed)} more at most, {in_bytes(found.free)} free: {enough}",
         f"  {found.folder}",
+        f"  {_parts(found.lasting.items())}",
+        f"  for a while: {_parts(found.passing.items())}",
     ]
-    for parts, ending in ((found.lasting, ""), (found.passing, " (for a while)")):
-        largest = sorted(parts.items(), key=lambda part: -part[1])
-        lines += _wrapped(f"{name} {in_bytes(size)}{ending}" for name, size in largest)
-    if found.needed > found.free:
-        lines += _wrapped([f"{UNCHECKED}=1 in the environment lets it start all the same"])
-    return lines
 
 
-def _downloads(study: Study, sizes: Sizes, folder: Path) -> list[str]:
-    parts: Counter[str] = Counter()
-    for name, encoder in study.encoders.items():
-        if file_at_hand(encoder.path, encoder.revision, WEIGHTS) is None:
-            parts[name] = 4 * sizes.encoders[name].parameters
-    source = study.source
-    if source.kind == "hub" and source.folder is None:
-        for task, size in sizes.tasks.items():
-            spec = study.task_spec(task)
-            prepared = (data_path(folder, task) / TASK).is_file()
-            if spec.hub and not prepared and not _in_cache(source, spec.hub.config):
-                rows = sum((spec.rows or size.rows).values())
-                parts["data sets"] += round(rows * size.text_bytes)
-    if not parts:
-        return ["Downloads: none"]
+def _downloads(sizes: Sizes) -> list[str]:
+    parts = {
+        name: 4 * sizes.encoder(name).parameters
+        for name, encoder in sizes.study.encoders.items()
+        if file_at_hand(encoder.path, encoder.revision, WEIGHTS) is None
+    }
+    return [f"Encoders to download: {_parts(parts.items()) or 'none'}"]
+
+
+def _parts(parts: Iterable[tuple[str, int]]) -> str:
+    largest = sorted(parts, key=lambda part: -part[1])
+    return " · ".join(f"{name} {in_bytes(size)}" for name, size in largest)
+
+
+def _aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
+    """Columns as wide as they need be, the first `names` to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        f"Downloads: about {in_bytes(parts.total())}, into the hub's cache",
-        *_wrapped(f"{name} {in_bytes(size)}" for name, size in parts.items()),
+        "  ".join(
+            f"{text:{'<' if place < names else '>'}{width}}"
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     ]
 
 
-def _in_cache(source: Source, config: str) -> bool:
-    """Whether the hub's cache has files of this part of the data set."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    snapshots = Path(HF_HUB_CACHE, f"datasets--{source.dataset.replace('/', '--')}", "snapshots")
-    return any(snapshots.glob(f"{source.revision or '*'}/{config}"))
-
-
-def _hours(seconds: float) -> str:
+def _in_hours(seconds: float) -> str:
     hours = seconds / 3600
-    if not hours:
-        return "-"
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
-
-
-def _span(seconds: float) -> str:
-    hours = seconds / 3600
-    if hours < 1:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:.1f} h"
-
-
-def _wrapped(parts: Iterable[str]) -> list[str]:
-    """The parts, indented, in lines of at most WIDTH that break between them where they can."""
-    text = "\u00a0· ".join(part.replace(" ", "\u00a0") for part in parts)
-    lines = textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False, break_long_words=False)
-    return [
-        f"  {piece}"
-        for line in lines
-        for piece in textwrap.wrap(line.replace("\u00a0", " "), WIDTH - 2)
-    ]
+    return "-" if not hours else f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from acl_bert.runs.files import TASK, TOKENS, data_path, tokens_path
 from acl_bert.settings.method import Method
 from acl_bert.settings.study import Encoder, Study
 from acl_bert.settings.training import Training
+from acl_bert.study.planned import Run
 from acl_bert.tasks.prepare import read_task, rows_of_splits
 from acl_bert.tasks.sources import read, splits_of
 from acl_bert.tasks.spec import TaskSpec
@@ -186,13 +187,15 @@ def _tokens_at_hand(study: Study, task: str, folder: Path) -> float | None:
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one task, encoder and method have in common."""
+    """What the runs of one task, encoder and method have in common; those with tuning seeds apart."""
 
     row: Method
     training: Training
     task: TaskSize
     encoder: EncoderSize
     """As deep as the method's model is."""
+    train: int
+    """Rows that are trained on."""
 
     @property
     def exits(self) -> int:
@@ -201,7 +204,7 @@ class Cell:
     @property
     def updates(self) -> int:
         """Of the optimiser, over all epochs."""
-        return self.training.updates_of(self.task.train)
+        return self.training.updates_of(self.train)
 
     @property
     def flop_per_token(self) -> float:
@@ -213,19 +216,38 @@ class Cell:
 
 
 class Sizes:
-    """The sizes of a study whose folder is, or will be, `folder`."""
+    """The sizes of a study whose folder is, or will be, `folder`; each looked up when asked for."""
 
     def __init__(self, study: Study, folder: Path) -> None:
-        self.tasks = {task: task_size(study, task, folder) for task in study.tasks}
-        self.encoders = {name: encoder_size(encoder) for name, encoder in study.encoders.items()}
-        self._study = study
-        self._cells: dict[tuple[str, str, str], Cell] = {}
+        self.study, self.folder = study, folder
+        self.task = cache(lambda name: task_size(study, name, folder))
+        self.encoder = cache(lambda name: encoder_size(study.encoders[name]))
+        self._cell = cache(self._new_cell)
 
-    def cell(self, task: str, encoder: str, method: str) -> Cell:
-        key = (task, encoder, method)
-        if key not in self._cells:
-            settings = self._study.run_settings(*key, seed=self._study.seeds[0])
-            row = settings.method
-            size = self.encoders[encoder].cut(row.layers)
-            self._cells[key] = Cell(row, settings.training, self.tasks[task], size)
-        return self._cells[key]
+    def cell(self, run: Run) -> Cell:
+        return self._cell(*run.cell, self.study.is_tuning_seed(run.seed))
+
+    def _new_cell(self, task: str, encoder: str, method: str, tuning: bool) -> Cell:
+        seeds = self.study.tuning.seeds if tuning else self.study.seeds
+        settings = self.study.run_settings(task, encoder, method, seeds[0])
+        size, rows = self.encoder(encoder).cut(settings.method.layers), self.task(task)
+        train = settings.rows_of(rows.train)
+        return Cell(settings.method, settings.training, rows, size, train)
+
+    def gives_items(self, run: Run) -> bool:
+        """Whether students of the study read the run's items."""
+        return run.weight is None and (run.encoder, run.method) in self._giving
+
+    @cached_property
+    def _giving(self) -> set[tuple[str, str]]:
+        rows = self.study.method_rows
+        return {
+            (encoder, str(rows[method].teacher))
+            for _, encoder, method in dict.fromkeys(cell[:3] for cell in self.study.cells())
+            if rows[method].needs_teacher_items
+        }
+
+    def teacher(self, run: Run) -> Run | None:
+        """The run whose items of all train rows this one reads, where it does."""
+        row = self.cell(run).row
+        return Run(*run.cell[:2], str(row.teacher), run.seed) if row.needs_teacher_items else None
