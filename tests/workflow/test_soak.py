@@ -80,13 +80,13 @@ def jobs(project: Path, verbs: tuple[str, ...]) -> list[int]:
 
 def is_training(project: Path) -> list[int]:
     """The trainers, once there are steps."""
-    work = (project / "results" / "soak" / "work").glob("*/history.csv")
+    work = (project / "results" / "store" / "work").glob("*/history.csv")
     return jobs(project, ("finetune",)) if any(path.stat().st_size > 200 for path in work) else []
 
 
 def is_evaluating(project: Path) -> list[int]:
     """The trainers, once all epochs are done."""
-    work = (project / "results" / "soak" / "work").glob("*/epochs.csv")
+    work = (project / "results" / "store" / "work").glob("*/epochs.csv")
     ended = any(path.read_text().count("\n") > STUDY["training"]["epochs"] for path in work)
     return jobs(project, ("finetune",)) if ended else []
 

@@ -17,16 +17,17 @@ import yaml
 from checkouts import ROOT, checkout, written
 from pretend_gpus import TWO, nvidia_smi
 
-from acl_bert.runs.files import TIMINGS
+from acl_bert.runs.files import RunFolder, find_names, name_path
+from acl_bert.runs.store import Store
 from acl_bert.settings.study import load_study
 from acl_bert.study.plan.disk import room
-from acl_bert.study.plan.dry_run import Job, read_dry_run, runs_of
 from acl_bert.study.plan.sizes import Sizes
-from acl_bert.study.planned import planned_runs
+from acl_bert.study.planned import Run, planned_runs
 
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"})
-TRAINS = ("finetune", "finetune_teacher")
-WORK = "results/small/work/*"
+WORK = "results/store/work/*"
+Job = tuple[str, dict[str, str]]
+"""A rule, and the wildcards of one of its jobs."""
 
 # Methods with a fixed λ or none, one whose λ is tuned, and two that go on from another's run, on a
 # task as small as it can be.
@@ -69,7 +70,25 @@ def plan(project: Path, *arguments: str, profile: str = "local") -> Sequence[Job
     """The jobs of a dry run: rule and wildcards."""
     done = snakemake(project, "--dry-run", *arguments, profile=profile)
     assert done.returncode == 0, done.stdout
-    return read_dry_run(done.stdout.splitlines()).jobs
+    jobs = []
+    for said in re.split(r"\n\s*(?:local)?rule ", done.stdout)[1:]:
+        named = re.search(r"\n\s+wildcards: (.+)", said)
+        pairs = named[1].split(", ") if named else []
+        jobs.append((said.partition(":")[0], dict(pair.split("=", 1) for pair in pairs)))
+    total = re.search(r"\ntotal\s+(\d+)", done.stdout)
+    assert len(jobs) == (int(total[1]) if total else 0)
+    return jobs
+
+
+def runs_of(jobs: Sequence[Job]) -> set[Run]:
+    return {
+        Run(
+            given["task"], given["encoder"], given["method"], int(given["seed"]),
+            float(given["weight"]) if "weight" in given else None,
+        )
+        for rule, given in jobs
+        if rule in ("finetune", "tuning_run")
+    }  # fmt: skip
 
 
 def count(jobs: Sequence[Job]) -> Counter[str]:
@@ -79,22 +98,12 @@ def count(jobs: Sequence[Job]) -> Counter[str]:
 def expected(config: Path) -> dict[str, int]:
     study = load_study(config)
     tuning = set(study.tuning_cells())
-    runs = {*study.cells(), *study.teachers_of_tuning()}
-    outputs = {
-        (task, encoder, study.method_row(method).teacher, seed)
-        for task, encoder, method, seed in runs | {(*c[:3], c[4]) for c in tuning}
-        if study.method_row(method).needs_teacher_items
-    }
-    teachers = sum(study.is_teacher(method, encoder) for _, encoder, method, _ in runs)
     jobs = {
-        "init_tracking": 1,
         "prepare": len(study.tasks),
         "tokenise": len(study.tasks) * len(study.encoders),
         "tuning_run": len(tuning),
         "choose_lambda": len({cell[:3] for cell in tuning}),
-        "finetune": len(runs) - teachers,
-        "finetune_teacher": teachers,
-        "teacher_outputs": len(outputs),
+        "finetune": len({*study.cells(), *study.teachers_of_tuning()}),
         **dict.fromkeys(("collect", "sweep", "gradients", "clusters"), 1),
         **dict.fromkeys(("tables", "figures", "write_report", "all"), 1),
     }
@@ -110,16 +119,13 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_a_dry_run_of_every_config_right_after_cloning(clean: Path, config: Path) -> None:
     planned = plan(clean, "--configfile", f"config/{config.name}")
-    assert set(runs_of(planned)) == set(planned_runs(load_study(config)))
+    assert runs_of(planned) == set(planned_runs(load_study(config)))
     jobs = count(planned)
     assert jobs == expected(config)
     if config.stem == "demo":
-        assert jobs["finetune"] + jobs["finetune_teacher"] == (3 * 4 + 6) * 2
+        assert jobs["finetune"] == (3 * 4 + 6) * 2
     if config.stem == "paper":
-        # Two encoders run everything, three run ce alone; the analyses' variants come on top. ce
-        # and acl are learned from, with the tuning seeds too.
-        assert jobs["finetune_teacher"] >= 7 * 2 * 2 * (5 + 2)
-        assert jobs["finetune"] >= 7 * (2 * 21 + 3) * 5
+        assert jobs["finetune"] + jobs["tuning_run"] <= 1700
 
 
 @pytest.mark.parametrize("profile", ["slurm", "cluster-generic"])
@@ -140,7 +146,7 @@ def test_a_cluster_is_asked_for_a_gpu_where_a_run_trains_on_one(
         rule = job.partition(":")[0]
         task = re.search(r"wildcards: .*task=(\w+)", job)
         gpu = re.search(r"resources: .*gpu=(\d+)", job)
-        trains = rule in (*TRAINS, "tuning_run", "teacher_outputs")
+        trains = rule in ("finetune", "tuning_run")
         name = str(task and task[1]) if trains else "others"
         asked.setdefault(name, set()).add(gpu[1] if gpu else "0")
     assert asked == {"acceptability": {"1"}, "paraphrase": {"0"}, "others": {"0"}}
@@ -151,7 +157,7 @@ def test_a_job_s_snakemake_passes_sigterm_on_to_the_training(tmp_path: Path) -> 
     project = checkout(tmp_path)
     long = {"training": SMALL["training"] | {"epochs": 40}, "tracking": {"enabled": False}}
     config = written(project / "mine.yaml", SMALL | long)
-    target = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
+    target = "results/small/runs/acceptability/minilm/ce/seed-1.json"
     command = [sys.executable, "-m", "snakemake", "--configfile", config, "--cores", "1"]
     with (project / "log").open("w") as log:
         # As the job of an executor is started.
@@ -166,7 +172,7 @@ def test_a_job_s_snakemake_passes_sigterm_on_to_the_training(tmp_path: Path) -> 
     assert job.wait() != 0, "it let the training end"
     (said,) = project.glob("results/small/logs/finetune/*.log")
     assert "stopped by SIGTERM" in said.read_text()
-    assert list(project.glob(WORK + ".checkpoints/*"))
+    assert list(project.glob(WORK + "/checkpoint.safetensors"))
 
 
 def test_the_demo_is_what_is_run_when_no_study_is_named(clean: Path) -> None:
@@ -247,7 +253,13 @@ def replan(finished: Path, tmp_path: Path, **changes: Any) -> Sequence[Job]:
 
 
 def trained(jobs: Sequence[Job]) -> set[tuple[str, str]]:
-    return {(job["method"], job["seed"]) for rule, job in jobs if rule in TRAINS}
+    return {(job["method"], job["seed"]) for rule, job in jobs if rule == "finetune"}
+
+
+def run_of(project: Path, method: str, task: str = "acceptability") -> RunFolder:
+    """The finished run of seed 1 that the small study in a project names."""
+    study = project / "results" / "small"
+    return Store.beside(study).named(name_path(study, task, "minilm", method, 1))
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -277,7 +289,8 @@ def test_a_study_ends_in_tables_and_figures(finished: Path) -> None:
     page = (results / "report.html").read_text("utf-8")
     assert "stand-in" in page and "ce@training.batches=shuffled" not in page.split("All runs")[0]
     assert (results / "paper" / "claims.tex").is_file()
-    assert list((results / "work").iterdir()) == []
+    assert not list((finished / "results/store/work").iterdir())
+    assert not list(results.glob("in-progress/*"))
 
 
 def on_disk(*places: Path) -> int:
@@ -292,13 +305,13 @@ def test_the_plan_foresaw_what_the_study_wrote(finished: Path, tmp_path: Path) -
     sizes, runs = Sizes(study, tmp_path), list(planned_runs(study))
     foreseen = room(study, sizes, tmp_path, runs, at_a_time=1).lasting
     for part, size in (
-        ("runs", on_disk(results / "runs", results / "tuning")),
+        ("runs", on_disk(results / "runs", results / "tuning", results.parent / "store")),
         ("MLflow", on_disk(results / "mlflow.db", results / "mlartifacts")),
         ("rows, tokens", on_disk(results / "data", results / "tokens")),
     ):
         assert foreseen[part] == pytest.approx(size, rel=0.2), part
     for run in runs:
-        timings = json.loads((run.path(results) / TIMINGS).read_text())
+        timings = Store.beside(results).named(run.path(results)).timings()
         cell = sizes.cell(*run.cell)
         assert timings["steps"] == cell.updates
         assert timings["tokens"] == pytest.approx(
@@ -311,7 +324,7 @@ def test_the_chosen_lambda_is_the_one_trained_with(finished: Path) -> None:
     results = finished / "results" / "small"
     cell = Path("acceptability", "minilm", "acl")
     choice = json.loads((results / "tuning" / cell / "lambda.json").read_text())
-    config = json.loads((results / "runs" / cell / "seed-1" / "config.json").read_text())
+    config = run_of(finished, "acl").config()
     assert config["method"]["lambda"] == choice["lambda"] == 0.5
 
 
@@ -322,7 +335,8 @@ def test_every_job_has_its_log_and_benchmark(finished: Path) -> None:
     timed = {
         path.relative_to(results / "benchmarks") for path in results.glob("benchmarks/**/*.tsv")
     }
-    assert len(logs) == len(timed) == len(RUN) + 13  # one of each other rule
+    logs.discard(Path("tracking.log"))  # the tracker is no job
+    assert len(logs) == len(timed) == len(RUN) + 11  # one of each other rule
     assert {path.with_suffix("") for path in logs} == {path.with_suffix("") for path in timed}
 
 
@@ -330,8 +344,7 @@ def test_every_job_has_its_log_and_benchmark(finished: Path) -> None:
 def test_every_run_is_in_mlflow_once(finished: Path) -> None:
     from mlflow.tracking import MlflowClient
 
-    uri = (finished / "results" / "small" / "tracking.txt").read_text().strip()
-    client = MlflowClient(uri)
+    client = MlflowClient(f"sqlite:///{finished / 'results' / 'small' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("small")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
@@ -345,17 +358,14 @@ def test_every_run_is_in_mlflow_once(finished: Path) -> None:
 def test_a_teacher_is_trained_once_and_leaves_when_its_students_have_learned(
     finished: Path,
 ) -> None:
-    results = finished / "results" / "small"
-    runs = results / "runs" / "acceptability" / "minilm"
-    metrics = {
-        method: json.loads((runs / method / "seed-1" / "metrics.json").read_text())
-        for method in SMALL["methods"]
+    metrics: dict[str, Any] = {
+        method: run_of(finished, method).metrics() for method in SMALL["methods"]
     }
     assert metrics["acl_cl"]["teacher"] == metrics["acl"]["run_hash"]
     assert metrics["two_stage"]["teacher"] == metrics["ce"]["run_hash"]
     # The second stage leaves the last exit as the first has made it.
     assert metrics["two_stage"]["metrics"] == metrics["ce"]["metrics"]
-    assert not list(results.glob("**/model")) and not list(results.glob("teachers/**/*.*"))
+    assert not list((finished / "results/store/heavy").iterdir())
 
 
 @pytest.mark.slow
@@ -363,23 +373,116 @@ def test_a_changed_teacher_teaches_again(finished: Path, tmp_path: Path) -> None
     methods = SMALL["methods"] | {"acl": {"temperature": 0.1}}
     jobs = replan(finished, tmp_path, methods=methods)
     assert trained(jobs) == {("acl", "1"), ("acl_cl", "1")}
-    assert count(jobs)["teacher_outputs"] == 1
 
 
 @pytest.mark.slow
-def test_a_changed_student_learns_alone_from_kept_teachers(finished: Path, tmp_path: Path) -> None:
-    methods = SMALL["methods"] | {"acl_cl": {"lambda": 0.25}}
-    # Nothing was kept: the teacher comes first again.
-    assert trained(replan(finished, tmp_path, methods=methods)) == {("acl", "1"), ("acl_cl", "1")}
-    project = tmp_path / "project"
-    shutil.copytree(finished, project, symlinks=True)
-    changed = SMALL | {"keep_models": "teachers", "methods": methods}
-    config = written(project / "mine.yaml", changed)
-    teacher = "results/small/runs/acceptability/minilm/acl/seed-1/model"
-    done = snakemake(project, "--configfile", config, "--", teacher)
-    assert done.returncode == 0, done.stdout
+def test_a_changed_student_has_its_teacher_trained_again_where_no_model_was_kept(
+    finished: Path, tmp_path: Path
+) -> None:
+    """By its own job, and to the same bits; the teacher's run in the store stays what it is."""
+    project = copied(finished, tmp_path)
+    config = written(
+        project / "small.yaml",
+        SMALL | {"methods": SMALL["methods"] | {"acl_cl": {"lambda": 0.25}}},
+    )
     jobs = plan(project, "--configfile", config)
     assert trained(jobs) == {("acl_cl", "1")}
+    before = contents(run_of(project, "acl").path), run_of(project, "acl_cl").path
+    target = "results/small/runs/acceptability/minilm/acl_cl/seed-1.json"
+    done = snakemake(project, "--configfile", config, "--", target)
+    assert done.returncode == 0, done.stdout
+    assert (contents(run_of(project, "acl").path), run_of(project, "acl_cl").path) != before
+    assert contents(run_of(project, "acl").path) == before[0]
+    assert run_of(project, "acl_cl").metrics().get("teacher") == run_of(project, "acl").run_hash
+    assert (
+        "not quite those"
+        not in next(project.glob("results/small/logs/finetune/*acl_cl*")).read_text()
+    )
+
+
+def copied(finished: Path, tmp_path: Path, copy: Any = shutil.copy2) -> Path:
+    """The finished project, each file as old as it was; with shutil.copy as by `cp -r`."""
+    project = tmp_path / "project"
+    shutil.copytree(finished, project, symlinks=True, copy_function=copy)
+    return project
+
+
+def stored(project: Path) -> dict[str, int]:
+    """The store's runs, and when their files were written: training one again would tell."""
+    files = (project / "results" / "store").glob("*/metrics.json")
+    return {path.parent.name: path.stat().st_ino for path in files}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["copied", "cloned and copied", "touched", "moved"])
+def test_what_is_in_the_store_is_not_trained_again(
+    finished: Path, tmp_path: Path, how: str
+) -> None:
+    project = copied(finished, tmp_path, shutil.copy)
+    if how == "cloned and copied":
+        (tmp_path / "clone").mkdir()
+        clone = checkout(tmp_path / "clone")
+        shutil.copytree(project / "results", clone / "results", copy_function=shutil.copy)
+        shutil.copy(project / "small.yaml", clone)
+        project = clone
+    elif how == "touched":
+        for path in sorted(project.glob("results/**/*"), key=lambda path: path.name):
+            path.touch()
+    elif how == "moved":
+        project = project.rename(tmp_path / "elsewhere")
+    before = stored(project)
+    done = snakemake(project, "--configfile", "small.yaml", "--", "runs")
+    assert done.returncode == 0, done.stdout
+    assert stored(project) == before
+
+
+@pytest.mark.slow
+def test_two_studies_share_their_equal_runs_and_one_can_be_deleted(
+    finished: Path, tmp_path: Path
+) -> None:
+    """Under other names too; what the other study has beyond them is trained."""
+    project = copied(finished, tmp_path)
+    other = SMALL | {
+        "name": "other",
+        "encoders": {"mini": SMALL["encoders"]["minilm"]},
+        "methods": {"plain": {"like": "ce"}, "jt": {}},
+        "analyses": {},
+        "tuning": {},
+        "tracking": {"enabled": False},
+    }
+    config = written(project / "other.yaml", other)
+    before = stored(project)
+    done = snakemake(project, "--configfile", config)
+    assert done.returncode == 0, done.stdout
+    results = project / "results"
+    named = {json.loads(path.read_text())["run"] for path in find_names(results / "other")}
+    assert len(named) == 2 and len(named & before.keys()) == 1
+    assert stored(project).keys() - before.keys() == named - before.keys()
+    with (results / "other" / "runs.csv").open() as stream:
+        assert {(row["method"], row["encoder"]) for row in csv.DictReader(stream)} == {
+            ("plain", "mini"), ("jt", "mini")
+        }  # fmt: skip
+    shutil.rmtree(results / "other")
+    assert not runs_of(plan(project, "--configfile", "small.yaml"))
+    before = stored(project)
+    assert snakemake(project, "--configfile", config, "--", "runs").returncode == 0
+    assert stored(project) == before, "the store still had them"
+
+
+@pytest.mark.slow
+def test_a_damaged_run_is_named_set_aside_and_trained_again(finished: Path, tmp_path: Path) -> None:
+    project = copied(finished, tmp_path)
+    run = run_of(project, "acl_embed")
+    content = run.predictions_path.read_bytes()
+    run.predictions_path.write_bytes(content[:-10])
+    jobs = plan(project, "--configfile", "small.yaml")
+    assert trained(jobs) == {("acl_embed", "1")}
+    done = snakemake(project, "--configfile", "small.yaml")
+    assert done.returncode == 0, done.stdout
+    assert run_of(project, "acl_embed").path == run.path
+    assert run.predictions_path.read_bytes() == content
+    (aside,) = (project / "results/store/damaged").iterdir()
+    assert f"bytes, not {len(content)}" in (aside / "FAULT").read_text()
 
 
 @pytest.mark.slow
@@ -393,14 +496,15 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_was_removed_is_made_again(finished: Path, tmp_path: Path) -> None:
-    """Though nothing that is made of it is missing, and its spare went when all was there."""
-    assert not (finished / "results/small/spare").exists()
-    (run,) = (finished / "results/small/runs").glob("*/*/acl_embed/seed-1")
-    aside = run.rename(tmp_path / "aside")
-    try:
-        assert trained(replan(finished, tmp_path)) == {("acl_embed", "1")}
-    finally:
-        aside.rename(run)
+    """Though nothing that is made of it is missing: whether the run went, or its name."""
+    for path in (run_of(finished, "acl_embed").path, None):
+        project = copied(finished, tmp_path / str(bool(path)))
+        run = run_of(project, "acl_embed")
+        if path:
+            shutil.rmtree(run.path)
+        else:
+            next((project / "results/small/runs").glob("*/*/acl_embed/*")).unlink()
+        assert trained(plan(project, "--configfile", "small.yaml")) == {("acl_embed", "1")}
 
 
 @pytest.mark.slow
@@ -458,18 +562,14 @@ def test_what_all_runs_share_runs_all_again(
 
 @pytest.mark.slow
 def test_a_rerun_leaves_the_other_runs_alone(finished: Path, tmp_path: Path) -> None:
-    """In a copy of the finished study, for real."""
-    project = tmp_path / "project"
-    shutil.copytree(finished, project, symlinks=True)
+    """In a copy of the finished study, for real; the run of the old settings stays in the store."""
+    project = copied(finished, tmp_path)
     changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "observe"}}}
     config = SMALL | {"methods": SMALL["methods"] | changed}
-    runs = project / "results" / "small" / "runs" / "acceptability" / "minilm"
-    before = contents(runs)
+    before, old = stored(project), run_of(project, "acl_embed").path
     done = snakemake(project, "--configfile", written(project / "small.yaml", config))
     assert done.returncode == 0, done.stdout
-    after = contents(runs)
-    assert before.keys() == after.keys()
-    changed = {Path(path).parts[0] for path in before if before[path] != after[path]}
-    assert changed == {"acl_embed"}
-    row = json.loads((runs / "acl_embed" / "seed-1" / "config.json").read_text())["method"]
-    assert row["lambda"] == 0.25
+    new = run_of(project, "acl_embed")
+    assert stored(project) == before | {new.path.name: stored(project)[new.path.name]}
+    assert new.path != old and old.is_dir()
+    assert new.config()["method"]["lambda"] == 0.25
