@@ -1,6 +1,5 @@
 # What every stage needs: the checked study, the names in paths, and the parameters of a job.
 import json
-import math
 import os
 import re
 import shlex
@@ -37,12 +36,12 @@ from acl_bert.settings.deviations import deviations
 from acl_bert.settings.study import load_study, write_study
 from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.layout import layout_of
-from acl_bert.study.plan.disk import check_room
-from acl_bert.study.plan.dry_run import runs_of
-from acl_bert.study.plan.hours import Slots
-from acl_bert.study.plan.sizes import official_rows
+from acl_bert.study.plan.disk import check_room, room
+from acl_bert.study.plan.hours import Costs, Slots
+from acl_bert.study.plan.sizes import Sizes
+from acl_bert.study.planned import Run, runs_of
 from acl_bert.study.submission import submitted_tasks
-from acl_bert.tasks.prepare import determinants, rows_of_splits
+from acl_bert.tasks.prepare import determinants
 
 # A scheduler warns the Snakemake of a job. Not where that one submits a step of its own, as on
 # SLURM: the step has a Snakemake again, and srun, which starts it, takes SIGTERM for an order to
@@ -109,13 +108,9 @@ SLOTS = Slots(
     cores=GIVEN["_cores"],
     gpus=GIVEN.get("gpu"),
 )
-# What a run asks of a cluster. Steps of a base encoder, 32 items each, take a modern GPU a third of
-# this time; and a run that is cut off goes on from its checkpoint with more time.
-START_MINUTES = 5
-STEPS_PER_MINUTE = 200
-UNKNOWN_MINUTES = 240
-# Runs of less are submitted together.
+# Runs whose jobs may last for less are submitted together, in minutes.
 SHORT_MINUTES = 20
+SIZES = Sizes(STUDY, STUDY_DIR)
 # Jobs that train need no network: what comes from it was fetched at the start, or by `prepare` and
 # `tokenise`.
 OFFLINE = "HF_HUB_OFFLINE=1 "
@@ -179,9 +174,11 @@ def fetch_encoders():
 
 def check_disk():
     """Refuse to start what the disk cannot hold."""
-    at_a_time = SLOTS.at_a_time(on_gpu(STUDY.training.device), STUDY.training.threads)
+    device = STUDY.training.device
+    at_a_time = SLOTS.at_a_time(on_gpu(device), STUDY.training.threads)
+    to_come = [run for run in runs_to_train() if not run.path(STUDY_DIR).is_file()]
     with explained():
-        check_room(STUDY, STUDY_DIR, runs_to_train(), at_a_time)
+        check_room(room(SIZES, to_come, costs_on(device), at_a_time))
 
 
 TRACKER = []
@@ -227,32 +224,44 @@ def tokens_settings(wildcards):
     return json.dumps([fingerprint, STUDY.training_of(wildcards.task).max_length])
 
 
+@cache
+def cell_settings(task, encoder, method, weight, tuning):
+    """The parameters of a cell's runs but for their seeds; checked once, since runs are many."""
+    seed = (STUDY.tuning.seeds if tuning else STUDY.seeds)[0]
+    settings = STUDY.run_settings(task, encoder, method, seed, weight).determinants()
+    return {name: value for name, value in settings.items() if name != "seed"}
+
+
 def run_settings(wildcards):
     """The one provider of a run's parameters: a run is repeated when, and only when, these change."""
-    weight = float(wildcards.weight) if "weight" in wildcards.keys() else None
-    settings = STUDY.run_settings(
-        wildcards.task, wildcards.encoder, wildcards.method, int(wildcards.seed), weight
-    )
+    run = run_of(wildcards)
+    settings = cell_settings(*run.cell, run.weight, STUDY.is_tuning_seed(run.seed))
     code = running_code().digest if STUDY.code == "same" else None
-    return json.dumps([settings.determinants(), code])
+    return json.dumps([settings | {"seed": run.seed}, code])
 
 
-def train_rows(task):
-    """The rows that a task is trained on, as far as the config tells; None for one's own files."""
-    spec = STUDY.task_spec(task)
-    given = official_rows(STUDY, spec)
-    return given and rows_of_splits(spec, STUDY.selection, given)["train"]
+def run_of(wildcards):
+    """The run that a job trains."""
+    return runs_of([("tuning_run" if "weight" in wildcards.keys() else "finetune", wildcards)])[0]
 
 
 @cache
-def minutes(task, encoder, method):
+def costs_on(device):
+    """What runs cost on the device that this `training.device` means."""
+    return Costs(SIZES, on_gpu(device))
+
+
+@cache
+def minutes(task, encoder, method, tuning):
     """For how long a run may last, generously; all seeds alike."""
-    rows = train_rows(task)
-    if rows is None:
-        return UNKNOWN_MINUTES
-    training = STUDY.run_settings(task, encoder, method, STUDY.seeds[0]).training
-    steps = training.batches_of(rows)
-    return START_MINUTES + math.ceil(steps / STEPS_PER_MINUTE)
+    run = Run(task, encoder, method, (STUDY.tuning.seeds if tuning else STUDY.seeds)[0])
+    with explained():
+        return costs_on(STUDY.training_of(task).device).limit_minutes(run)
+
+
+def job_minutes(wildcards):
+    tuning = STUDY.is_tuning_seed(int(wildcards.seed))
+    return minutes(wildcards.task, wildcards.encoder, wildcards.method, tuning)
 
 
 def run_gpus(wildcards):
@@ -262,7 +271,7 @@ def run_gpus(wildcards):
 
 def run_minutes(wildcards, attempt):
     """A run's time limit: longer at each attempt."""
-    return attempt * minutes(wildcards.task, wildcards.encoder, wildcards.method)
+    return attempt * job_minutes(wildcards)
 
 
 def short_runs(wildcards):
@@ -271,7 +280,7 @@ def short_runs(wildcards):
     None of these waits for another. `--group-components short=N` says how many are submitted
     together; it takes a group's pattern, and this function is one.
     """
-    if minutes(wildcards.task, wildcards.encoder, wildcards.method) >= SHORT_MINUTES:
+    if job_minutes(wildcards) >= SHORT_MINUTES:
         return None
     stage = "tuning" if "weight" in wildcards.keys() else "runs"
     group = "_".join((stage, wildcards.task, wildcards.encoder, wildcards.method))

@@ -44,11 +44,9 @@ def runs_of(jobs: Iterable[tuple[str, Mapping[str, str]]]) -> list[Run]:
     """The runs that some of the workflow's jobs train; a job is its rule and its wildcards."""
     return [
         Run(
-            given["task"],
-            given["encoder"],
-            given["method"],
-            int(given["seed"]),
-            float(given["weight"]) if rule == "tuning_run" else None,
+            *(given[name] for name in ("task", "encoder", "method")),
+            seed=int(given["seed"]),
+            weight=float(given["weight"]) if rule == "tuning_run" else None,
         )
         for rule, given in jobs
         if rule in ("finetune", "tuning_run")
