@@ -391,8 +391,10 @@ def test_only_tuning_runs_are_trained_on_a_sample() -> None:
     own = study.run_settings("inference", "minilm", "acl", study.seeds[0])
     assert own.train_rows is None and own.rows_of(501) == 501
     untuned = load_study(changed("tuning", {"enabled": False}))
-    assert untuned.run_settings("inference", "minilm", "acl", untuned.tuning.seeds[0]).train_rows is None
-
+    assert (
+        untuned.run_settings("inference", "minilm", "acl", untuned.tuning.seeds[0]).train_rows
+        is None
+    )
 
 
 @pytest.mark.parametrize("text", ["name: a\nname: b\n", "methods: {acl: {}, ce: {}, acl: {}}\n"])

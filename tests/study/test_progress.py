@@ -1,13 +1,11 @@
 """How far a study is, from its runs' timings."""
 
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from run_folders import finish_run
 
-from acl_bert.runs.files import METRICS, TIMINGS
 from acl_bert.study.planned import Run
 from acl_bert.study.progress import Progress, progress
 
@@ -21,10 +19,14 @@ def ran(
     method: str = "acl",
     encoder: str = "tiny",
     seed: int = 1,
+    weight: float | None = None,
 ) -> Run:
     started = (START + timedelta(seconds=after)).isoformat()
-    finish_run(study, encoder=encoder, method=method, seed=seed, started=started, seconds=seconds)
-    return Run("rte", encoder, method, seed)
+    finish_run(
+        study, encoder=encoder, method=method, seed=seed, started=started, seconds=seconds,
+        weight=weight,
+    )  # fmt: skip
+    return Run("rte", encoder, method, seed, weight)
 
 
 def to_come(method: str = "acl", encoder: str = "tiny", seed: int = 9) -> Run:
@@ -66,16 +68,14 @@ def test_a_run_is_expected_to_take_what_the_nearest_ones_took(tmp_path: Path) ->
 
 def test_tuning_runs_count(tmp_path: Path) -> None:
     tried, to_try = (Run("rte", "tiny", "acl", 101, weight) for weight in (0.3, 0.5))
-    shutil.copytree(ran(tmp_path, 0, 60, method="acl").path(tmp_path), tried.path(tmp_path))
+    assert ran(tmp_path, 0, 60, seed=101, weight=0.3) == tried
     runs = [tried, to_try, ran(tmp_path, 60, 20, method="ce"), to_come("jt")]
     # One as the other λ's, one as the mean of the task and encoder.
-    (tmp_path / "runs/rte/tiny/acl/seed-1/timings.json").unlink()
     assert progress(runs, tmp_path) == Progress(2, 4, pytest.approx(60 + 40))
 
 
-def test_only_timings_are_read(tmp_path: Path) -> None:
+def test_a_run_that_the_store_has_not_is_to_come(tmp_path: Path) -> None:
     run = ran(tmp_path, 0, 60)
-    (run.path(tmp_path) / METRICS).write_text("torn")
     assert progress([run], tmp_path).done == 1
-    (run.path(tmp_path) / TIMINGS).unlink()
+    run.path(tmp_path).unlink()
     assert progress([run], tmp_path) == Progress(0, 1, None)

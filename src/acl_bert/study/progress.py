@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.runs.files import RunFolder
+from acl_bert.runs.store import Store
 from acl_bert.study.planned import Nearest, Run
 
 
@@ -39,9 +39,10 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
     lasted: list[tuple[Run, float]] = []
     spans: list[tuple[float, float]] = []
     to_come = []
+    store = Store.beside(folder)
     for run in runs:
-        files = RunFolder(run.path(folder))
         try:
+            files = store.named(run.path(folder))
             seconds = files.timings()["seconds"]["total"]
             spans.append(files.span())
         except InputError:
