@@ -8,12 +8,22 @@ from typing import Any
 from mlflow.entities import Run, ViewType
 from mlflow.tracking import MlflowClient
 
+from acl_bert.runs.files import RunFolder
+from acl_bert.runs.store import Store
 from acl_bert.tracking import mirror as mirroring
+from acl_bert.tracking.browsing import RUN_HASH, identity_of
 from acl_bert.tracking.store import ARTIFACTS, SERVED, open_experiment
 
 
 def mirror(folder: Path, uri: str, study: Path) -> str:
-    return mirroring.mirror(folder, open_experiment(uri, study))
+    """As the tracker does it; returns MLflow's id of the run."""
+    files, experiment = RunFolder(folder), open_experiment(uri, study)
+    digest = Store(folder.parent).name_of(folder.name)["digest"] if files.finished else None
+    identity = identity_of(files.config())
+    query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
+    mirroring.mirror(files, experiment, list(experiment.runs(query)), digest=digest)
+    (run,) = experiment.runs(f"tags.`{RUN_HASH}` = '{files.run_hash}'")
+    return str(run.info.run_id)
 
 
 def runs_of(uri: str, study: Path, view: int = ViewType.ACTIVE_ONLY) -> list[Run]:

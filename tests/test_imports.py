@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "starting": BASE | {"cli"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
-MAY_IMPORT["__main__"] = {"cli"}
+MAY_IMPORT["__main__"] = {"cli", "starting"}
 MAY_IMPORT["__init__"] = set()
 
 # Libraries that only some parts know.

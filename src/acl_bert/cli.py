@@ -53,6 +53,7 @@ def tokenise(args: argparse.Namespace) -> None:
 
 
 def finetune(args: argparse.Namespace) -> None:
+    from acl_bert.runs.files import chosen_lambda, tuning_path
     from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
@@ -62,6 +63,10 @@ def finetune(args: argparse.Namespace) -> None:
     settings = study.run_settings(*cell, args.seed, args.weight)
     if args.tuning and args.weight is None:
         raise InputError("--tuning needs the --lambda that is tried")
+    if args.weight is None and (tuned := study.lambda_of(args.method)):
+        chosen_lambda(
+            tuning_path(folder, args.task, args.encoder, tuned)
+        )  # before anything is made
     if not args.prepared:
         _bring_up_to_date(args, study)
 
@@ -180,6 +185,7 @@ def sync_tracking(args: argparse.Namespace) -> None:
         if not alone:
             print(f"{folder}: another process brings MLflow up to date with this study now")
         elif args.watch:
+            os.nice(10)  # training comes first
             if not watch(folder, uri, args.owner or os.getppid()):
                 raise AclBertError(f"to complete it: {_make('sync-tracking', args.config)}")
         else:

@@ -18,9 +18,9 @@ def test_one_row_a_run_and_metric_in_fractions(tmp_path: Path) -> None:
     collect(map(RunFolder, [mrpc, cola]), tmp_path)
     assert (tmp_path / "runs.csv").read_text().splitlines() == [
         "task,encoder,method,seed,metric,value,selection_value,epoch,degenerate,run_hash",
-        f"cola,tiny,acl,1,matthews,0.0,0.75,2,true,{'a' * 64}",
-        f"mrpc,tiny,acl,1,accuracy,0.75,0.75,2,false,{'a' * 64}",
-        f"mrpc,tiny,acl,1,f1,0.8125,0.75,2,false,{'a' * 64}",
+        f"cola,tiny,acl,1,matthews,0.0,0.75,2,true,{cola.name}",
+        f"mrpc,tiny,acl,1,accuracy,0.75,0.75,2,false,{mrpc.name}",
+        f"mrpc,tiny,acl,1,f1,0.8125,0.75,2,false,{mrpc.name}",
     ]
 
 
@@ -37,13 +37,13 @@ def test_one_row_a_run_exit_and_metric(tmp_path: Path) -> None:
     collect(map(RunFolder, [static, joint]), tmp_path)
     assert (tmp_path / "exits.csv").read_text().splitlines() == [
         "task,encoder,method,seed,exit,depth,metric,value,degenerate,run_hash",
-        f"rte,tiny,jt,1,1,10,accuracy,0.0625,true,{'a' * 64}",
-        f"rte,tiny,jt,1,1,10,f1,0.25,true,{'a' * 64}",
-        f"rte,tiny,jt,1,2,10,accuracy,0.125,false,{'a' * 64}",
-        f"rte,tiny,jt,1,2,10,f1,0.25,false,{'a' * 64}",
-        f"rte,tiny,jt,1,10,10,accuracy,0.625,true,{'a' * 64}",
-        f"rte,tiny,jt,1,10,10,f1,0.25,true,{'a' * 64}",
-        f"rte,tiny,static,1,6,6,accuracy,0.5,false,{'a' * 64}",
+        f"rte,tiny,jt,1,1,10,accuracy,0.0625,true,{joint.name}",
+        f"rte,tiny,jt,1,1,10,f1,0.25,true,{joint.name}",
+        f"rte,tiny,jt,1,2,10,accuracy,0.125,false,{joint.name}",
+        f"rte,tiny,jt,1,2,10,f1,0.25,false,{joint.name}",
+        f"rte,tiny,jt,1,10,10,accuracy,0.625,true,{joint.name}",
+        f"rte,tiny,jt,1,10,10,f1,0.25,true,{joint.name}",
+        f"rte,tiny,static,1,6,6,accuracy,0.5,false,{static.name}",
     ]
     assert "rte,tiny,jt,1,accuracy,0.625," in (tmp_path / "runs.csv").read_text()
 

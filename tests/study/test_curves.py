@@ -74,7 +74,7 @@ def test_a_study_without_multi_exit_runs_has_no_curves(tmp_path: Path) -> None:
 def test_a_run_without_its_logits_is_named(tmp_path: Path) -> None:
     folder = finish(tmp_path, "jt", 1)
     (folder / LOGITS).unlink()
-    with pytest.raises(InputError, match=r"seed-1/logits\.safetensors"):
+    with pytest.raises(InputError, match=rf"{folder.name}/logits\.safetensors"):
         write_curves(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
 
 

@@ -16,7 +16,7 @@ from acl_bert.encoders import encoder_fingerprint
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_csv, write_json
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
-from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS
+from acl_bert.runs.files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
@@ -166,19 +166,21 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
     assert (every[:, 0] != every[:, -1]).any() and len(set(every[:, -1])) > 1
 
 
-def predicted(study: Path, task: str, method: str, seed: int, value: float, classes: str) -> Path:
+def predicted(
+    study: Path, task: str, method: str, seed: int, value: float, classes: str
+) -> RunFolder:
     """A finished run whose test predictions are the classes that are written one after another."""
-    run = finish_run(study, str(seed) * 64, task, "tiny", method, seed)
+    run = finish_run(study, f"{str(seed) * 64}-{task}-{method}", task, "tiny", method, seed)
     metrics = read_json(run / METRICS)
     metrics["selection"]["value"] = value
     write_json(run / METRICS, metrics)
     rows = [["test", number, int(label)] for number, label in enumerate(classes)]
     write_csv(run / TEST_PREDICTIONS, TEST_COLUMNS, rows)
-    return run
+    return RunFolder(run)
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> tuple[list[Path], Layout]:
+def study(tmp_path: Path) -> tuple[list[RunFolder], Layout]:
     """CoLA with three seeds, of which two are equally good, RTE with one; ACL has CoLA alone."""
     runs = [
         predicted(tmp_path, "cola", "ce", 1, 0.5, "0000"),
@@ -187,9 +189,10 @@ def study(tmp_path: Path) -> tuple[list[Path], Layout]:
         predicted(tmp_path, "rte", "ce", 1, 0.5, "011"),
         predicted(tmp_path, "cola", "acl", 1, 0.5, "1000"),
         predicted(tmp_path, "cola", "acl@temperature=0.1", 1, 0.5, "1000"),
-        finish_run(tmp_path, "m" * 64, "mnli", "tiny", "ce"),  # without predictions
+        RunFolder(finish_run(tmp_path, "m" * 64, "mnli", "tiny", "ce")),  # without predictions
     ]
-    cells = {(run.parts[-4], run.parts[-3], run.parts[-2]) for run in runs}
+    found = [run.metrics() for run in runs]
+    cells = {(each["task"], each["encoder"], each["method"]) for each in found}
     return runs, layout(*cells, variants=("acl@temperature=0.1",))
 
 
@@ -197,7 +200,7 @@ SPECS = specs("cola", "rte", "mnli")
 
 
 def test_the_seed_that_is_best_on_selection_is_submitted(
-    tmp_path: Path, study: tuple[list[Path], Layout]
+    tmp_path: Path, study: tuple[list[RunFolder], Layout]
 ) -> None:
     write_submissions(*study, SPECS, tmp_path)
     names = sorted(path.name for path in (tmp_path / SUBMISSIONS).iterdir())
@@ -211,7 +214,7 @@ def test_the_seed_that_is_best_on_selection_is_submitted(
 
 
 def test_the_readme_says_which_run_and_what_is_missing(
-    tmp_path: Path, study: tuple[list[Path], Layout]
+    tmp_path: Path, study: tuple[list[RunFolder], Layout]
 ) -> None:
     write_submissions(*study, SPECS, tmp_path)
     text = (tmp_path / SUBMISSIONS / "README.md").read_text()
@@ -227,7 +230,9 @@ def test_the_readme_says_which_run_and_what_is_missing(
     assert text.endswith("\nCOLA: subset, 9 of 99 training rows.\n")
 
 
-def test_equal_studies_have_equal_bytes(tmp_path: Path, study: tuple[list[Path], Layout]) -> None:
+def test_equal_studies_have_equal_bytes(
+    tmp_path: Path, study: tuple[list[RunFolder], Layout]
+) -> None:
     def written() -> dict[str, bytes]:
         write_submissions(runs, layout, SPECS, tmp_path)
         return {path.name: path.read_bytes() for path in (tmp_path / SUBMISSIONS).iterdir()}
@@ -255,15 +260,15 @@ def test_equal_studies_have_equal_bytes(tmp_path: Path, study: tuple[list[Path],
 )
 def test_predictions_of_another_set_are_refused(
     tmp_path: Path,
-    study: tuple[list[Path], Layout],
+    study: tuple[list[RunFolder], Layout],
     change: Callable[[str], str],
     message: str,
 ) -> None:
     write_submissions(*study, SPECS, tmp_path)
     before = (tmp_path / SUBMISSIONS / "README.md").read_bytes()
-    path = run_path(tmp_path, "cola", "tiny", "ce", 2) / TEST_PREDICTIONS
+    path = study[0][2].path / TEST_PREDICTIONS
     path.write_text(change(path.read_text()))
-    with pytest.raises(InputError, match=rf"cola/tiny/ce/seed-2/{TEST_PREDICTIONS}: .*{message}"):
+    with pytest.raises(InputError, match=rf"-cola-ce/{TEST_PREDICTIONS}: .*{message}"):
         write_submissions(*study, SPECS, tmp_path)
     assert (tmp_path / SUBMISSIONS / "README.md").read_bytes() == before
     without = SPECS | specs("cola", submission=None)
@@ -272,7 +277,7 @@ def test_predictions_of_another_set_are_refused(
 
 
 def test_a_study_without_test_sets_has_no_submission(
-    tmp_path: Path, study: tuple[list[Path], Layout]
+    tmp_path: Path, study: tuple[list[RunFolder], Layout]
 ) -> None:
     runs, layout = study
     with pytest.raises(InputError, match=r"no run has predictions .*source\.test: true"):

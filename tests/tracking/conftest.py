@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mlflow_store import wait_until
 
-from acl_bert.tracking.store import initialise
+from acl_bert.tracking.store import open_experiment
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +23,9 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def study(sqlite: str, tmp_path: Path) -> Path:
     folder = tmp_path / tmp_path.name
-    initialise(sqlite, folder)
+    folder.mkdir()
+    open_experiment(sqlite, folder, create=True)
     return folder
-
-
-@pytest.fixture
-def training() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that stands for a training."""
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    yield process
-    process.kill()
-    process.wait()
 
 
 class Server:

@@ -6,15 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from acl_bert.tracking.store import (
     StoreError,
-    initialise,
-    not_mirrored,
-    not_synced,
+    complaint,
     open_experiment,
     shown,
     tracking_uri,
@@ -32,10 +31,10 @@ def test_the_environment_comes_before_the_config_and_sqlite_last(
 
 def test_a_store_comes_whole_and_stays_as_it_is(sqlite: str, tmp_path: Path) -> None:
     study = tmp_path / "study"
-    first = initialise(sqlite, study)
+    first = open_experiment(sqlite, study, create=True)
     tags = first.client.get_experiment(first.id).tags
     first.client.set_experiment_tag(first.id, "mine", "kept")
-    assert initialise(sqlite, study).id == first.id
+    assert open_experiment(sqlite, study, create=True).id == first.id
     found = first.client.get_experiment(first.id)
     assert found.tags == tags | {"mine": "kept"}
     assert found.tags["mlflow.experimentKind"] == "custom_model_development"
@@ -45,9 +44,9 @@ def test_a_store_comes_whole_and_stays_as_it_is(sqlite: str, tmp_path: Path) -> 
 
 def test_an_experiment_that_was_deleted_is_restored(sqlite: str, tmp_path: Path) -> None:
     study = tmp_path / "deleted"
-    first = initialise(sqlite, study)
+    first = open_experiment(sqlite, study, create=True)
     first.client.delete_experiment(first.id)
-    assert initialise(sqlite, study).id == first.id
+    assert open_experiment(sqlite, study, create=True).id == first.id
     assert first.client.get_experiment(first.id).lifecycle_stage == "active"
 
 
@@ -55,16 +54,16 @@ def test_artifacts_at_an_absolute_place_are_a_warning(
     sqlite: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     study = tmp_path / "absolute"
-    client = initialise(sqlite, tmp_path / "other").client
+    client = open_experiment(sqlite, tmp_path / "other", create=True).client
     client.create_experiment(study.name, (study / "mlartifacts").as_uri())
     with caplog.at_level(logging.WARNING):
-        initialise(sqlite, study)
+        open_experiment(sqlite, study, create=True)
     assert str(study) in caplog.text and "make sync-tracking" in caplog.text
 
 
 def test_a_store_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as raised:
-        initialise("http://127.0.0.1:9", tmp_path / "study")
+        open_experiment("http://127.0.0.1:9", tmp_path / "study", create=True)
     assert "\n" not in str(raised.value)
 
 
@@ -72,7 +71,7 @@ def test_opening_never_creates_a_store(sqlite: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such store"):
         open_experiment(f"sqlite:///{tmp_path}/mlflow.db", tmp_path)
     assert list(tmp_path.iterdir()) == []
-    initialise(sqlite, tmp_path / "other")
+    open_experiment(sqlite, tmp_path / "other", create=True)
     with pytest.raises(StoreError, match="no experiment"):
         open_experiment(sqlite, tmp_path)
 
@@ -85,7 +84,7 @@ def test_opening_never_creates_a_store(sqlite: str, tmp_path: Path) -> None:
         ("nowhere", "no such folder"),
     ],
 )
-@pytest.mark.parametrize("opened", [initialise, open_experiment])
+@pytest.mark.parametrize("opened", [partial(open_experiment, create=True), open_experiment])
 def test_a_file_that_is_no_store_is_said_at_once(
     tmp_path: Path, state: str, said: str, opened: Callable[[str, Path], object]
 ) -> None:
@@ -113,7 +112,7 @@ def test_opening_leaves_this_process_its_locks(sqlite: str, study: Path) -> None
 
 def test_no_password_is_shown() -> None:
     uri = "postgresql://me:secret@server:1/db"
-    for line in (not_mirrored(uri, OSError("away")), not_synced(uri, OSError("away"))):
-        assert "secret" not in line and "postgresql://me:***@server:1/db: away" in line
+    line = complaint(uri, OSError("away"))
+    assert "secret" not in line and "postgresql://me:***@server:1/db" in line and "away" in line
     assert shown("http://server:5000") == "http://server:5000"
     assert shown("sqlite:////a:b@c/mlflow.db") == "sqlite:////a:b@c/mlflow.db"

@@ -1,19 +1,25 @@
-"""All of a study's files in MLflow again, whatever was missed."""
+"""One process tracks a study: what its files say is in MLflow, once, whatever dies."""
 
+import logging
+import os
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acl_bert.spares import keep_spare, put_back
+import yaml
 from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
-from mlflow_store import curve, everything, mirror, runs_of
-from run_folders import append, finish_run, history_line, start_run
+from mlflow_store import curve, everything, runs_of, wait_until
+from run_folders import append, finish_run, history_line, name_run, start_run
 
-from acl_bert.runs.files import lease_path, tuning_path, tuning_run_path
+from acl_bert.runs.files import lease_path
 from acl_bert.runs.lease import hold
-from acl_bert.tracking.sync import sync
+from acl_bert.tracking.sync import Tracker, only_tracker, watch
 
 
 def all_of(uri: str, study: Path) -> dict[str, Any]:
@@ -28,25 +34,20 @@ def statuses(uri: str, study: Path) -> dict[str, str]:
 
 def test_everything_is_mirrored_and_twice_changes_nothing(study: Path, sqlite: str) -> None:
     finish_run(study, seed=1)
-    finish_run(study, seed=2, run_hash="b" * 64)
-    tried = finish_run(study / "aside", seed=101, run_hash="c" * 64)
-    target = tuning_run_path(tuning_path(study, "rte", "tiny", "acl"), 0.5, 101)
-    target.parent.mkdir(parents=True)
-    tried.rename(target)
+    finish_run(study, seed=2)
+    finish_run(study, seed=101, weight=0.5)
     start_run(study, seed=3, run_hash="d" * 64)  # killed before anything was mirrored
-    start_run(study, seed=102, run_hash="e" * 64)
-    done = sync(study, sqlite, tuning_seeds=(101, 102))
-    assert (done.mirrored, done.unchanged, done.failed, done.faults) == (3, 0, 2, [])
+    done = Tracker(study, sqlite).sync()
+    assert (done.mirrored, done.unchanged, done.failed, done.faults) == (3, 0, 1, [])
     assert statuses(sqlite, study) == {
         "rte · acl · tiny · seed 1": "FINISHED",
         "rte · acl · tiny · seed 2": "FINISHED",
         "rte · acl · tiny · seed 3": "FAILED",
         "rte · acl · tiny · λ 0.5 · seed 101": "FINISHED",
-        "rte · acl · tiny · λ 0.5 · seed 102": "FAILED",
     }
     before = all_of(sqlite, study)
-    again = sync(study, sqlite, tuning_seeds=(101, 102))
-    assert (again.mirrored, again.unchanged, again.failed) == (0, 3, 2)
+    again = Tracker(study, sqlite).sync()
+    assert (again.mirrored, again.unchanged, again.failed) == (0, 3, 0)
     assert all_of(sqlite, study) == before
 
 
@@ -54,106 +55,177 @@ def test_more_runs_than_a_page_of_mlflow_holds_are_all_found(
     study: Path, sqlite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(1, 6):
-        finish_run(study, seed=seed, run_hash=f"{seed:064x}")
+        finish_run(study, seed=seed)
     search = MlflowClient.search_runs
 
     def in_pages_of_two(self: MlflowClient, *args: Any, **kwargs: Any) -> Any:
         return search(self, *args, **kwargs | {"max_results": 2})
 
     monkeypatch.setattr(MlflowClient, "search_runs", in_pages_of_two)
-    assert sync(study, sqlite).mirrored == 5
-    assert sync(study, sqlite).unchanged == 5
+    assert Tracker(study, sqlite).sync().mirrored == 5
+    assert Tracker(study, sqlite).sync().unchanged == 5
 
 
-def test_runs_left_running_by_a_kill_are_set_right(study: Path, sqlite: str) -> None:
-    ended = mirror(start_run(study, seed=1), sqlite, study)
-    append(study / "work" / ("a" * 64) / "history.csv", history_line(4))
-    published = mirror(start_run(study, seed=2, run_hash="b" * 64), sqlite, study)
-    shutil.rmtree(study / "work" / ("b" * 64))
-    finish_run(study, seed=2, run_hash="b" * 64)
-    superseded = mirror(start_run(study, seed=3, run_hash="c" * 64), sqlite, study)
-    finish_run(study, seed=3, run_hash="d" * 64)
-    starting = mirror(start_run(study, seed=5, run_hash="f" * 64), sqlite, study)
-    shutil.rmtree(study / "work" / ("f" * 64))
-    lost = mirror(start_run(study, seed=4, run_hash="e" * 64), sqlite, study)
-    shutil.rmtree(study / "work" / ("e" * 64))
-    with hold(lease_path(study / "work" / ("f" * 64)), print):  # about to have its folder
-        sync(study, sqlite)
-        assert MlflowClient(sqlite).get_run(starting).info.status == "RUNNING"
-    sync(study, sqlite)
-    runs = {run.info.run_id: run.info.status for run in runs_of(sqlite, study)}
-    assert (runs[ended], runs[published], runs[lost]) == ("FAILED", "FINISHED", "FAILED")
-    assert len(curve(sqlite, ended, "step/loss")) == 4
-    assert superseded not in runs and len(runs) == 5
-    before = all_of(sqlite, study)
-    sync(study, sqlite)
-    assert all_of(sqlite, study) == before
-
-
-def test_what_else_mlflow_has_of_a_mirrored_run_is_deleted(study: Path, sqlite: str) -> None:
-    first = mirror(finish_run(study), sqlite, study)
-    client = MlflowClient(sqlite)
-    run = client.get_run(first)
-    tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.runName"}
-    client.create_run(run.info.experiment_id, tags=tags)
-    sync(study, sqlite)
-    assert [run.info.run_id for run in runs_of(sqlite, study)] == [first]
-
-
-def test_a_spare_stands_for_its_run_until_that_is_there_or_another_is_begun(
+def test_a_tracker_that_was_killed_is_followed_by_one_that_repeats_no_point(
     study: Path, sqlite: str
 ) -> None:
-    live = mirror(start_run(study), sqlite, study)  # its follower ended with the node
-    shutil.rmtree(study / "work" / ("a" * 64))
-    place = finish_run(study)
-    keep_spare(study, place)
-    shutil.rmtree(place)  # as Snakemake does with the results of a group that failed
-    assert sync(study, sqlite).mirrored == 1
+    work = start_run(study, steps=2)
+    Tracker(study, sqlite).sync(last=False)
+    append(work / "history.csv", history_line(3))
+    second = Tracker(study, sqlite)
+    second.sync(last=False)
+    append(work / "history.csv", history_line(4))
+    second.sync(last=False)
     (run,) = runs_of(sqlite, study)
-    assert (run.info.run_id, run.info.status) == (live, "FINISHED")
-    put_back(study, place)
-    assert sync(study, sqlite).unchanged == 1
-
-    shutil.rmtree(place)
-    start_run(study, run_hash="b" * 64)
-    for finish, status in ((False, "FAILED"), (True, "FINISHED")):
-        if finish:
-            finish_run(study, run_hash="b" * 64)
-        sync(study, sqlite)
-        (run,) = runs_of(sqlite, study)
-        assert (run.data.tags["acl.run_hash"], run.info.status) == ("b" * 64, status)
+    assert run.info.status == "RUNNING"
+    assert curve(sqlite, run.info.run_id, "step/loss") == [(n, 1 / n) for n in range(1, 5)]
 
 
-def test_of_two_work_folders_of_a_run_the_later_begun_counts(study: Path, sqlite: str) -> None:
-    for run_hash in "ba":
-        start_run(study, run_hash=run_hash * 64)
-    for _ in range(2):
-        sync(study, sqlite)
-        (run,) = runs_of(sqlite, study)
-        assert run.data.tags["acl.run_hash"] == "a" * 64
-
-
-def test_a_run_in_training_is_left_to_its_follower(study: Path, sqlite: str) -> None:
-    finish_run(study, seed=1, run_hash="d" * 64)  # the result that it will replace
-    live = mirror(start_run(study, seed=1, steps=2), sqlite, study)
-    append(study / "work" / ("a" * 64) / "history.csv", history_line(3))
-    before = all_of(sqlite, study)
-    with hold(lease_path(study / "work" / ("a" * 64)), print):
-        done = sync(study, sqlite)
-    assert (done.mirrored, done.failed, done.in_training) == (0, 0, 1)
-    assert all_of(sqlite, study) == before
-    sync(study, sqlite)
-    (run,) = runs_of(sqlite, study)
-    assert (run.info.run_id != live, run.data.tags["acl.run_hash"]) == (True, "d" * 64)
-
-
-def test_a_run_whose_files_are_damaged_is_named_and_the_others_go_on(
+def test_a_run_that_was_killed_is_failed_and_resumed_it_is_the_same_run(
     study: Path, sqlite: str
 ) -> None:
-    for seed in (1, 2, 3):
-        finish_run(study, seed=seed, run_hash=f"{seed:064x}")
-    append(study / "runs/rte/tiny/acl/seed-1/history.csv", "4,not a number\n")
-    (study / "runs/rte/tiny/acl/seed-2/predictions.csv").unlink()
-    done = sync(study, sqlite)
+    work = start_run(study, run_hash="f" * 64, steps=2)
+    with hold(lease_path(work), print):
+        assert Tracker(study, sqlite).sync().failed == 0, "it is being trained"
+    (run,) = runs_of(sqlite, study)
+    assert run.info.status == "RUNNING"
+    assert Tracker(study, sqlite).sync().failed == 1
+    assert set(statuses(sqlite, study).values()) == {"FAILED"}
+    append(work / "history.csv", history_line(3))
+    Tracker(study, sqlite).sync(last=False)
+    assert set(statuses(sqlite, study).values()) == {"RUNNING"}
+    finish_run(study, run_hash="f" * 64)
+    Tracker(study, sqlite).sync()
+    (after,) = runs_of(sqlite, study)
+    assert (after.info.run_id, after.info.status) == (run.info.run_id, "FINISHED")
+    assert len(curve(sqlite, run.info.run_id, "step/loss")) == 3
+
+
+def test_a_run_of_other_settings_takes_the_place_of_the_one_before(
+    study: Path, sqlite: str
+) -> None:
+    finish_run(study, run_hash="a" * 64)
+    tracker = Tracker(study, sqlite)
+    tracker.sync()
+    finish_run(study, run_hash="b" * 64)
+    tracker.sync()
+    (run,) = runs_of(sqlite, study)
+    assert run.data.tags["acl.run_hash"] == "b" * 64
+
+
+def test_two_studies_show_a_run_that_they_share_under_their_own_names(
+    study: Path, sqlite: str
+) -> None:
+    run, other = finish_run(study), study.with_name("other")
+    other.mkdir()
+    name_run(other, run, encoder="mine", method="own")
+    for each in (study, other):
+        Tracker(each, sqlite).sync()
+    assert statuses(sqlite, study) == {"rte · acl · tiny · seed 1": "FINISHED"}
+    assert statuses(sqlite, other) == {"rte · own · mine · seed 1": "FINISHED"}
+
+
+def test_what_is_damaged_is_named_and_the_others_are_mirrored(study: Path, sqlite: str) -> None:
+    finish_run(study, seed=1)
+    torn = finish_run(study, seed=2)
+    (torn / "metrics.json").write_text("{")
+    done = Tracker(study, sqlite).sync()
     assert done.mirrored == 1
-    assert "seed-1/history.csv" in done.faults[0] and "seed-2/predictions" in done.faults[1]
+    assert len(done.faults) == 1 and torn.name in done.faults[0]
+
+
+def test_a_store_that_was_removed_comes_again(tmp_path: Path) -> None:
+    study = tmp_path / "mine"
+    finish_run(study)
+    uri = f"sqlite:///{study}/mlflow.db"
+    Tracker(study, uri).sync()
+    (study / "mlflow.db").unlink()
+    shutil.rmtree(study / "mlartifacts")
+    assert Tracker(study, uri).sync().mirrored == 1
+    assert list(statuses(uri, study).values()) == ["FINISHED"]
+
+
+@pytest.fixture
+def owner() -> Iterator[subprocess.Popen[bytes]]:
+    """Stands for a workflow."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def tracker_of(study: Path, owner: int, *more: str) -> "subprocess.Popen[str]":
+    config = study.parent / "study.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "name": study.name,
+                "source": {"kind": "generator"},
+                "tasks": {"acceptability": {}},
+                "encoders": {"tiny": {"path": "none"}},
+                "methods": {"acl": {}},
+                "seeds": [1],
+            }
+        )
+    )
+    command = [sys.executable, "-m", "acl_bert", "sync-tracking", "--config", str(config)]
+    command += ["--results", str(study.parent), *more]
+    if owner:
+        command += ["--watch", "--owner", str(owner)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["the owner dies", "told"])
+def test_a_watch_goes_on_until_the_workflow_ends(
+    tmp_path: Path, owner: subprocess.Popen[bytes], how: str
+) -> None:
+    study = tmp_path / "watched"
+    work = start_run(study, run_hash="f" * 64, steps=1)
+    uri = f"sqlite:///{study}/mlflow.db"
+    tracker = tracker_of(study, owner.pid)
+    wait_until(lambda: (study / "mlflow.db").is_file() and len(runs_of(uri, study)) == 1)
+    (live,) = runs_of(uri, study)
+    append(work / "history.csv", history_line(2))
+    wait_until(lambda: len(curve(uri, live.info.run_id, "step/loss")) == 2)
+    finish_run(study, run_hash="f" * 64)
+    if how == "told":
+        tracker.terminate()
+    else:
+        owner.kill()
+        owner.wait()
+    said, _ = tracker.communicate(timeout=60)
+    assert tracker.returncode == 0, said
+    (run,) = runs_of(uri, study)
+    assert (run.info.run_id, run.info.status) == (live.info.run_id, "FINISHED")
+
+
+def test_a_second_tracker_leaves_the_study_to_the_first(tmp_path: Path) -> None:
+    study = tmp_path / "two"
+    finish_run(study)
+    with only_tracker(study) as alone:
+        assert alone
+        second = tracker_of(study, 0)
+        said, _ = second.communicate()
+    assert second.returncode == 0 and "another process" in said
+    assert not (study / "mlflow.db").exists()
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db"])
+def test_a_store_that_cannot_be_reached_is_a_warning_at_first_and_one_in_the_end(
+    uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = tmp_path / "away"
+    finish_run(study)
+    usual = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert not watch(study, uri, gone.pid, interval=0.01, patience=0.01)
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    said = [record.message for record in caplog.records if "MLflow at" in record.message]
+    assert said and all("\n" not in message and uri in message for message in said)
+    assert "make sync-tracking" in said[-1]
+    assert os.getpid()

@@ -11,12 +11,12 @@ import pytest
 from browser import CHROMIUM, DRIVER, ENTER, Browser, browser
 from mlflow.tracking import MlflowClient
 from mlflow_store import runs_of, wait_until
-from run_folders import finish_run
+from run_folders import finish_run, name_run
 
 from acl_bert.cli import main
 from acl_bert.files import read_json, write_json
 from acl_bert.tracking.store import tracking_uri
-from acl_bert.tracking.sync import sync
+from acl_bert.tracking.sync import Tracker
 
 STUDY = (
     "{name: moved, source: {kind: generator}, tasks: {acceptability: {}}, seeds: [1],"
@@ -45,15 +45,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any])
     """A study that was begun in one folder, moved to another and gone on with there."""
     folder = tmp_path_factory.mktemp("results")
     before = folder / "before" / "moved"
-    finish_run(before, steps=40)
-    sync(before, tracking_uri(None, before))
+    finish_run(before, run_hash="a" * 64, steps=40)
+    Tracker(before, tracking_uri(None, before)).sync()
     study = folder / "another place" / "moved"
-    study.parent.mkdir()
-    before.rename(study)
+    before.parent.rename(study.parent)
     student = finish_run(study, method="acl_cl", run_hash="b" * 64)
     config = read_json(student / "config.json")
     config["method"] |= {"teacher": "acl"}
     write_json(student / "config.json", config | {"teacher_run": "a" * 64})
+    name_run(study, student, method="acl_cl")
     finish_run(study, task="cola", run_hash="c" * 64)
     config = folder / "study.yaml"
     config.write_text(STUDY)

@@ -204,6 +204,17 @@ def tuning_name_path(tuning: Path, weight: float | str, seed: int | str) -> Path
     return tuning / f"lambda-{weight}" / f"seed-{seed}.json"
 
 
+def chosen_lambda(tuning: Path) -> float:
+    """The λ that was chosen from the runs below a `tuning_path`. Raises InputError without one."""
+    choice = tuning / LAMBDA
+    if not choice.is_file():
+        raise InputError(
+            f"{choice}: no such file; λ of {tuning.name} is tuned in this study: run the workflow "
+            "up to the choice, or give --lambda"
+        )
+    return float(read_json(choice)["lambda"])
+
+
 def variant_of(name: Path) -> str | None:
     """`lambda-<λ>` for the small file of a tuning run, None for that of a run of the study."""
     match name.parts:

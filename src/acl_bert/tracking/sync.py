@@ -6,7 +6,6 @@ tags: a tracker that was killed, or a store that was removed, costs nothing but 
 
 import fcntl
 import logging
-import os
 import signal
 import threading
 import time
@@ -207,7 +206,6 @@ def watch(
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: for the workflow
-    os.nice(10)
     tracker = Tracker(study_folder, uri)
     warned, give_up = False, 0.0
     while True:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from acl_bert.errors import InputError
-from acl_bert.files import read_json
-from acl_bert.runs.files import LAMBDA, name_path, tokens_path, tuning_name_path, tuning_path
+from acl_bert.runs.files import chosen_lambda, name_path, tokens_path, tuning_name_path, tuning_path
 from acl_bert.settings.study import Study
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.hardware import settle
@@ -32,7 +30,7 @@ def study_job(
         tried = tuning_name_path(tuning_path(folder, *cell), weight, seed)
         name = tried if tuning else None
     elif tuned := study.lambda_of(method):
-        weight = _chosen(tuning_path(folder, task, encoder, tuned) / LAMBDA, tuned)
+        weight = chosen_lambda(tuning_path(folder, task, encoder, tuned))
     settings = settle(study.run_settings(*cell, seed, weight))
     teacher = settings.method.teacher
     return Job(
@@ -44,12 +42,3 @@ def study_job(
         name=name if tuning or study.has_run(*cell, seed) else None,
         score_dev=not tuning,
     )
-
-
-def _chosen(choice: Path, tuned: str) -> float:
-    if not choice.is_file():
-        raise InputError(
-            f"{choice}: no such file; λ of {tuned} is tuned in this study: run the workflow up to "
-            "the choice, or give --lambda"
-        )
-    return float(read_json(choice)["lambda"])

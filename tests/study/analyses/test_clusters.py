@@ -157,10 +157,12 @@ def test_collapsed_vectors_are_no_crash(tmp_path: Path) -> None:
 def test_a_run_without_representations_is_to_be_repeated(tmp_path: Path) -> None:
     folder = finish(tmp_path, "jt_scl", 1)
     (folder / REPRESENTATIONS).unlink()
-    with pytest.raises(InputError, match=r"seed-1/representations\.safetensors.*run it again"):
+    with pytest.raises(
+        InputError, match=rf"{folder.name}/representations\.safetensors.*run it again"
+    ):
         write_clusters(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
     broken = finish(tmp_path, "jt_scl", 2, h=np.full_like(H, np.nan))
-    with pytest.raises(InputError, match=r"seed-2.*not finite; run it again"):
+    with pytest.raises(InputError, match=rf"{broken.name}.*not finite; run it again"):
         write_clusters(map(RunFolder, [broken]), layout_of(tmp_path), tmp_path)
 
 

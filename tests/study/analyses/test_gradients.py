@@ -72,10 +72,10 @@ def test_every_step_of_an_observing_run_is_written_in_order(tmp_path: Path) -> N
     write_gradients(map(RunFolder, folders), layout_of(tmp_path), tmp_path)
     assert (tmp_path / GRADIENTS).read_text().splitlines() == [
         "task,encoder,method,seed,step,share,angle,angle_h,run_hash",
-        f"rte,tiny,embed_seen,1,1,1.0,81.5,,{'a' * 64}",
-        f"rte,tiny,scl_seen,2,1,0.5,80.0,95.0,{'a' * 64}",
-        f"rte,tiny,scl_seen,2,2,1.0,,70.0,{'a' * 64}",
-        f"rte,tiny,scl_seen,10,1,1.0,80.0,85.0,{'a' * 64}",
+        f"rte,tiny,embed_seen,1,1,1.0,81.5,,{folders[3].name}",
+        f"rte,tiny,scl_seen,2,1,0.5,80.0,95.0,{folders[2].name}",
+        f"rte,tiny,scl_seen,2,2,1.0,,70.0,{folders[2].name}",
+        f"rte,tiny,scl_seen,10,1,1.0,80.0,85.0,{folders[0].name}",
     ]
 
 
@@ -86,18 +86,15 @@ def test_only_an_angle_over_the_encoder_is_called_so(
     tmp_path: Path, scope: str, expected: str
 ) -> None:
     angles: Angles = [(80.0, None if scope == "representation" else 85.0)]
-    write_gradients(
-        map(RunFolder, [finish(tmp_path, "scl_seen", 1, angles, scope)]),
-        layout_of(tmp_path),
-        tmp_path,
-    )
+    run = RunFolder(finish(tmp_path, "scl_seen", 1, angles, scope))
+    write_gradients([run], layout_of(tmp_path), tmp_path)
     _, row = (tmp_path / GRADIENTS).read_text().splitlines()
-    assert row == f"rte,tiny,scl_seen,1,1,{expected},{'a' * 64}"
+    assert row == f"rte,tiny,scl_seen,1,1,{expected},{run.run_hash}"
 
 
 def test_a_study_that_observes_nothing_has_no_rows(tmp_path: Path) -> None:
     layout = layout_of(tmp_path)
-    write_gradients([finish(tmp_path, "ce", 1, [(None, None)])], layout, tmp_path)
+    write_gradients([RunFolder(finish(tmp_path, "ce", 1, [(None, None)]))], layout, tmp_path)
     assert (tmp_path / GRADIENTS).read_text() == ",".join(GRADIENTS_COLUMNS) + "\n"
     gradients = pd.read_csv(tmp_path / GRADIENTS)
     summary = gradient_summary(gradients)

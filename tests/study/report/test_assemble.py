@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from run_folders import finish_run, start_run, write_task
+from run_folders import finish_run, name_run, start_run, write_task
 from study.report.pages import Page, write_png
 
 from acl_bert.files import read_json, write_json, write_text
@@ -282,6 +282,7 @@ def test_a_method_without_a_term_has_no_weight(study: Path) -> None:
     path = finish(study, "ce", 1) / CONFIG
     config = read_json(path)
     write_json(path, config | {"method": config["method"] | {"contrastive": "none"}})
+    name_run(study, path.parent, encoder="base", method="ce")
     finish(study, "acl", 1)
     rows = tables_of(report_of(study), "runs")["Finished runs (2)"]
     assert [row[7] for row in rows] == ["–", "0.5"]
