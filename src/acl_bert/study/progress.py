@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
-from acl_bert.runs.files import RunFolder
+from acl_bert.runs.store import Store
 from acl_bert.study.planned import Nearest, Run
 
 
@@ -29,7 +29,7 @@ class Progress:
 
 
 def progress(runs: Iterable[Run], folder: Path) -> Progress:
-    """Of the runs that lie, or will lie, in a study's folder; tuning runs count like any.
+    """Of the runs of the study in `folder`; tuning runs count like any.
 
     Reads nothing but the finished runs' timings. A run to come is expected to take as long as the
     finished ones nearest to it did on average; and as many to go on at a time as so far: the sum of
@@ -38,10 +38,10 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
     """
     lasted: list[tuple[Run, float]] = []
     spans: list[tuple[float, float]] = []
-    to_come = []
+    to_come, store = [], Store.beside(folder)
     for run in runs:
-        files = RunFolder(run.path(folder))
         try:
+            files = store.named(run.path(folder))
             seconds = files.timings()["seconds"]["total"]
             spans.append(files.span())
         except InputError:

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from acl_bert.errors import InputError
 from acl_bert.tasks.sources import Example
 from acl_bert.tasks.spec import Selection, TaskSpec
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LIMIT_SEED = 11  # `limit` draws the same rows in every study
 SAMPLE_SEED = 17  # as `sample` does, for every method and seed
@@ -38,8 +40,10 @@ def limit(spec: TaskSpec, examples: list[Example], rows: int | None, name: str) 
     return _draw(spec, examples, rows, LIMIT_SEED, f"tasks.{spec.id}.limit.{name}")[1]
 
 
-def sample(labels: np.ndarray, rows: int | None, task: str) -> np.ndarray:
+def sample(labels: "np.ndarray", rows: int | None, task: str) -> "np.ndarray":
     """The numbers of at most `rows` rows, stratified and in order; all of them where None."""
+    import numpy as np  # not above: the Snakefile imports this module
+
     if rows is None or rows >= len(labels):
         return np.arange(len(labels))
     return np.asarray(_drawn(labels.tolist(), rows, SAMPLE_SEED, task, "tuning.max_rows")[1])

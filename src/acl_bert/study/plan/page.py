@@ -17,10 +17,10 @@ from acl_bert.study.planned import Run, planned_runs
 
 # Kinds of method by what their steps cost.
 KINDS = ("plain", "gated", "exits", "taught")
-KINDS_ARE = (
-    "plain: one exit · gated: one exit, and two gradients of the parameters · exits: one on every "
-    "layer · taught: after the run of another method"
-)
+KINDS_ARE = [
+    "  plain: one exit · gated: one exit, and two gradients of the parameters",
+    "  exits: one on every layer · taught: after the run of another method",
+]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def _identities(study: Study) -> Any:
 
 
 def _table(planned: Sequence[Planned]) -> list[str]:
-    rows = [["study", "runs", "tuning", "done", "shared", "updates", "GPU-hours", "disk"]]
+    columns = ["study", "runs", "tuning", "done", "shared", "updates", "at 30 ms", "GPU-hours", "disk"]
+    rows = [columns]
     for each in planned:
         tuning = sum(run.weight is not None for run in each.runs)
         counts = (len(each.runs), tuning, each.done, each.shared, each.updates)
@@ -130,6 +131,7 @@ def _table(planned: Sequence[Planned]) -> list[str]:
             [
                 each.sizes.study.name,
                 *(f"{count:,}" for count in counts),
+                _in_hours(0.030 * each.updates),
                 _in_hours(each.gpu_seconds),
                 in_bytes(each.room.needed),
             ]
@@ -139,7 +141,7 @@ def _table(planned: Sequence[Planned]) -> list[str]:
     return [
         *_aligned(rows, 1),
         "Done: finished runs. Shared: equal runs of a study above. The rest: of the others, disk at",
-        "most at a time. Tuning: of all runs, those that try a λ.",
+        "most at a time. Tuning: of all runs, those that try a λ. At 30 ms: hours, if an update took so.",
         f"GPU-hours: {'; '.join(sources)}{surely}",
     ]
 
@@ -161,7 +163,7 @@ def _hours(planned: Planned) -> list[str]:
     here, at_a_time = planned.here, min(planned.at_a_time, len(planned.to_come))
     taken = [here.seconds(run) for run in planned.to_come]
     span = max(sum(taken) / at_a_time, *taken)
-    lines = ["GPU-hours by kind of method", *_aligned(rows, 2), KINDS_ARE]
+    lines = ["GPU-hours by kind of method", *_aligned(rows, 2), *KINDS_ARE]
     if assumed := [task for task in sizes.study.tasks if not sizes.task(task).counted]:
         lines.append(f"Rows or tokens are assumed of {', '.join(assumed)}")
     if assumed := [name for name in sizes.study.encoders if not sizes.encoder(name).known]:
@@ -199,7 +201,9 @@ def _downloads(sizes: Sizes) -> list[str]:
         for name, encoder in sizes.study.encoders.items()
         if file_at_hand(encoder.path, encoder.revision, WEIGHTS) is None
     }
-    return [f"Encoders to download: {_parts(parts.items()) or 'none'}"]
+    if not parts:
+        return ["Encoders to download: none"]
+    return [f"Encoders to download: {in_bytes(sum(parts.values()))}", f"  {_parts(parts.items())}"]
 
 
 def _parts(parts: Iterable[tuple[str, int]]) -> str:
