@@ -23,6 +23,15 @@ onstart:
     check_disk()
     fetch_encoders()
     write_study(STUDY, STUDY_FILE)
+    start_tracker()
+
+
+onsuccess:
+    end_tracker()
+
+
+onerror:
+    end_tracker()
 
 
 rule all:

@@ -8,7 +8,6 @@ import errno
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 
 from acl_bert import __version__
 from acl_bert.errors import AclBertError, InputError, Interrupted
-from acl_bert.files import to_json, write_text
+from acl_bert.files import to_json
+from acl_bert.starting.client import OWNER
 
 # A full disk, a spent quota, a file larger than allowed.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -84,8 +84,15 @@ def finetune(args: argparse.Namespace) -> None:
     _report(f"{store.run(address).path}: finished")
     if job.name is None:
         _report("it is none of the study's runs, and not in its tables")
-    elif study.keep_models == "none":
+        return
+    if study.keep_models == "none":
         prune_teachers(study, folder, *cell, args.seed)
+    if study.tracking.enabled and OWNER not in os.environ:  # a workflow has a tracker
+        args.watch = False
+        try:
+            sync_tracking(args)
+        except InputError as error:
+            _report(f"warning: {error}")
 
 
 def _claim_gpu(training: Any) -> None:
@@ -140,30 +147,6 @@ def _report(line: str) -> None:
     sys.stdout.flush()
 
 
-def _start_follower(args: argparse.Namespace, work: Path, target: Path) -> subprocess.Popen[bytes]:
-    """A process of its own mirrors the run into MLflow: training never waits for a store."""
-    command = [sys.executable, "-m", "acl_bert", "follow", "--config", str(args.config)]
-    command += ["--results", str(args.results), "--work", str(work), "--run", str(target)]
-    # A session of its own: Ctrl-C is for the training, whose end the follower then records.
-    return subprocess.Popen([*command, "--parent", str(os.getpid())], start_new_session=True)
-
-
-def _wait_for(follower: subprocess.Popen[bytes], config: Path) -> None:
-    """Wait until it has mirrored the result, or has said why it gave up; for at most a minute.
-
-    The run is published and free by then, but a scheduler may end what outlives its job's process.
-    """
-    try:
-        complete = follower.wait(timeout=60) == 0
-    except subprocess.TimeoutExpired:
-        follower.kill()
-        complete = False
-    if not complete:
-        _report(
-            "MLflow has not taken the whole run; to complete it: " + _make("sync-tracking", config)
-        )
-
-
 def _make(target: str, config: Path) -> str:
     """The command, as a shell takes it."""
     return f"make {target} CONFIG={shlex.quote(str(config))}"
@@ -183,59 +166,30 @@ def choose_lambda(args: argparse.Namespace) -> None:
     print("λ =", choose_lambda(store, tuning, study.tuning.lambdas, study.tuning.seeds))
 
 
-def init_tracking(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
-    from acl_bert.tracking.store import (
-        StoreError,
-        initialise,
-        not_mirrored,
-        shown,
-        tracking_uri,
-    )
-
-    study = load_study(args.config)
-    folder = args.results / study.name
-    uri = tracking_uri(study.tracking.uri, folder)
-    try:
-        initialise(uri, folder)
-    except StoreError as error:  # files are the truth: the study goes on
-        print(f"warning: {not_mirrored(uri, error)}", file=sys.stderr)
-    if args.marker:
-        write_text(args.marker, f"{shown(uri)}\n")
-
-
-def follow(args: argparse.Namespace) -> None:
-    # A scheduler warns all processes of a job; this one ends after the training, to see how it did.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-
-    from acl_bert.settings.study import load_study
-    from acl_bert.tracking.follow import follow
-    from acl_bert.tracking.store import tracking_uri
-
-    study = load_study(args.config)
-    folder = args.results / study.name
-    uri = tracking_uri(study.tracking.uri, folder)
-    follow(args.work, args.run, uri, folder, args.parent)
-
-
 def sync_tracking(args: argparse.Namespace) -> None:
     from acl_bert.settings.study import load_study
-    from acl_bert.tracking.store import StoreError, not_synced, tracking_uri
-    from acl_bert.tracking.sync import sync
+    from acl_bert.tracking.store import StoreError, complaint, tracking_uri
+    from acl_bert.tracking.sync import Tracker, only_tracker, watch
 
     study = load_study(args.config)
     folder = args.results / study.name
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; run the study first")
     uri = tracking_uri(study.tracking.uri, folder)
-    try:
-        done = sync(folder, uri, study.tuning.seeds if study.tuning.enabled else ())
-    except StoreError as error:
-        raise InputError(not_synced(uri, error)) from None
-    print(done)
-    if done.faults:
-        raise InputError("\n".join(done.faults))
+    with only_tracker(folder) as alone:
+        if not alone:
+            print(f"{folder}: another process brings MLflow up to date with this study now")
+        elif args.watch:
+            if not watch(folder, uri, args.owner or os.getppid()):
+                raise AclBertError(f"to complete it: {_make('sync-tracking', args.config)}")
+        else:
+            try:
+                done = Tracker(folder, uri).sync()
+            except StoreError as error:
+                raise InputError(f"{complaint(uri, error)}; do it again once it can") from None
+            print(done)
+            if done.faults:
+                raise InputError("\n".join(done.faults))
 
 
 def ui(args: argparse.Namespace) -> None:
@@ -619,13 +573,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--hardware", help="a GPU that costs.yaml knows, instead of what was measured"
     )
     verb(calibrate, "time steps of the study's encoders on this machine, for its plan")
-    init = verb(init_tracking, "create the study's MLflow store")
-    init.add_argument("--marker", type=Path, help="a file to write the store's URI to")
-    verb(sync_tracking, "bring MLflow up to date with all of the study's files")
-    follower = verb(follow, "mirror one run into MLflow while it trains")
-    follower.add_argument("--work", type=Path, required=True, help="the run's work folder")
-    follower.add_argument("--run", type=Path, required=True, help="where it will be published")
-    follower.add_argument("--parent", type=int, required=True, help="process id of the training")
+    tracking = verb(sync_tracking, "bring MLflow up to date with the study's files")
+    tracking.add_argument("--watch", action="store_true", help="until the workflow ends")
+    tracking.add_argument("--owner", type=int, help="its process id (the parent of this one)")
     pruning = verb(prune, "remove the models that no study keeps, nor has students to come for")
     pruning.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
     pruning.add_argument("--dry-run", action="store_true", help="only say what would be removed")

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from acl_bert.processes import started
 from acl_bert.starting import client
 from acl_bert.starting.template import what_has_happened
 
 SERVED = Path(__file__).with_name("served.py")
 JOB = """
 import sys
+from acl_bert.processes import started
 from acl_bert.starting import client
 status = client.run_by_template(sys.argv[1:])
 print("here") if status is None else sys.exit(status)
@@ -87,7 +89,7 @@ def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 def runs(pid: int) -> bool:
-    return client.started(pid) is not None
+    return started(pid) is not None
 
 
 def waiting(jobs: Jobs, path: Path) -> tuple["subprocess.Popen[str]", int]:

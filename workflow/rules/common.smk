@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from contextlib import contextmanager
 from functools import cache
@@ -25,7 +26,7 @@ if not workflow.deployment_settings.deployment_method:
 shell.prefix(PREFIX)
 
 # Nothing imported here imports torch: a dry run must be quick.
-from acl_bert import sigterm
+from acl_bert import processes
 from acl_bert.runs import files as run_files
 from acl_bert.runs.code import running_code
 from acl_bert.runs.store import Store
@@ -46,7 +47,7 @@ from acl_bert.tasks.prepare import determinants
 # SLURM: the step has a Snakemake again, and srun, which starts it, takes SIGTERM for an order to
 # kill it. On one machine SIGTERM means what Snakemake says: its jobs are done to the end.
 if workflow.remote_exec:
-    sigterm.pass_on(lambda: workflow.local_exec)
+    processes.pass_on(lambda: workflow.local_exec)
 
 
 @contextmanager
@@ -178,6 +179,36 @@ def check_disk():
     to_come = [run for run in runs_to_train() if not run.path(STUDY_DIR).is_file()]
     with explained():
         check_room(room(SIZES, to_come, costs_on(device), at_a_time))
+
+
+TRACKER = []
+
+
+def start_tracker():
+    """Mirror the study into MLflow from its files, for as long as this workflow lasts."""
+    if STUDY.tracking.enabled:
+        log = STUDY_DIR / "logs" / "tracking.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "acl_bert", "sync-tracking", "--watch"]
+        command += ["--config", STUDY_FILE, "--owner", str(os.getpid())]
+        with log.open("w") as said:
+            TRACKER.append(
+                subprocess.Popen(
+                    command,
+                    stdout=said,
+                    stderr=said,
+                    env=os.environ | {"PYTHONPATH": SOURCE},
+                    start_new_session=True,
+                )
+            )
+
+
+def end_tracker():
+    """Let it take what came last. It gives up by itself where MLflow is away."""
+    for tracker in TRACKER:
+        tracker.terminate()
+        if tracker.wait() != 0:
+            print(f"MLflow is not up to date: see {STUDY_DIR}/logs/tracking.log", file=sys.stderr)
 
 
 def data_settings(wildcards):

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 import acl_bert
+from acl_bert.processes import started
 
 OWNER = "ACL_BERT_OWNER"
 """Names, in a job's environment, the process of its workflow: the template ends with that one."""
@@ -162,13 +163,3 @@ def _name(owner: int) -> str:
     ]
     common = [owner, started(owner), sys.executable, sorted(environment.items()), code]
     return hashlib.sha256(json.dumps(common).encode()).hexdigest()[:24]
-
-
-def started(pid: int) -> str | None:
-    """When a process began, in the system's ticks; None where there is none. Numbers come again."""
-    try:
-        # The second field, the program's name in parentheses, may have spaces in it.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else fields[19]

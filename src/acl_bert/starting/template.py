@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acl_bert.starting.client import started
+from acl_bert.processes import started
 
 IDLE = 600.0  # seconds without a job
 LOOK = 1.0  # seconds between two looks at the owner

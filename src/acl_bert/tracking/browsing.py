@@ -9,7 +9,7 @@ from urllib.parse import quote
 RUN_HASH = "acl.run_hash"
 STEPS = "acl.mirrored_steps"
 EPOCH_ROWS = "acl.mirrored_epochs"
-STARTED = "acl.started"
+DIGEST = "acl.digest"  # of the finished run's manifest
 VARIANT = "acl.variant"  # `lambda-<λ>` for a run that tries a λ
 TEACHER = "acl.teacher_hash"  # the run hash of the run that came first
 

@@ -7,7 +7,6 @@ replaced.
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow.entities import Metric, Param, Run, RunTag
@@ -24,16 +23,16 @@ from acl_bert.runs.files import (
 )
 from acl_bert.tracking.browsing import (
     DEV_SCORE,
+    DIGEST,
     EPOCH_ROWS,
     RUN_HASH,
-    STARTED,
     STEPS,
     VARIANT,
     describing_tags,
     identity_of,
     run_name,
 )
-from acl_bert.tracking.store import Experiment, alone
+from acl_bert.tracking.store import Experiment
 
 PARAMETER_LENGTH = 500
 BATCH = 1000  # metrics in one call, MLflow's limit
@@ -43,73 +42,67 @@ T = TypeVar("T")
 
 
 def mirror(
-    folder: Path,
+    files: RunFolder,
     experiment: Experiment,
+    known: Iterable[Run],
     variant: str | None = None,
-    training: bool = True,
-) -> str:
-    """Bring MLflow up to date with a run's folder, finished or not; returns MLflow's run id.
+    digest: str | None = None,
+) -> bool:
+    """Bring MLflow up to date with a run's files; returns whether there was anything to do.
 
-    A run is found by its hash. Other live runs of its task, encoder, method, seed and `variant`
-    (which λ of the grid it tries, if it does) are deleted: they are superseded. So is a run of the
-    same hash when the files are of a later training. A run without a result whose `training` has
-    ended is marked FAILED; resumed, it goes on.
+    `digest`: that of a finished run's manifest, None while the run is in progress. `variant`: which
+    λ of the grid it tries, if it does. `known`: what MLflow has of the study's task, encoder,
+    method, seed and variant. Of these the one that shows this training goes on, one that was ended
+    too, once there are new points; the others are deleted: they are superseded.
     Raises InputError where the files are damaged, and whatever MLflow raises.
     """
-    files = RunFolder(folder)
-    config = files.config()
-    # Others of this name too: each reads what the others have logged, created and deleted.
-    with alone(experiment.study_folder, run_name(identity_of(config), variant)):
-        run = _find_or_create(experiment, files, config, variant)
-        run_id, status = str(run.info.run_id), run.info.status
-        if status == "FINISHED":
-            return run_id
-        goes_on = training or files.finished
-        if goes_on and status != "RUNNING":
-            experiment.client.update_run(run_id, status="RUNNING")  # resumed
-        batch = _Batch(experiment.client, run_id)
-        _add_parameters(batch, run, config)
-        _add_curves(batch, run, files)
-        if files.finished:
-            end = _add_result(batch, files)
-            batch.send()
-            _keep_artifacts(experiment, run, files)
-            # Last, so that a mirror cut short is done again.
-            experiment.client.set_terminated(run_id, "FINISHED", end)
-            return run_id
-        batch.send()
-        if not goes_on and status != "FAILED":
-            experiment.client.set_terminated(run_id, "FAILED")
-    return run_id
-
-
-def is_mirrored(run: Run, folder: RunFolder) -> bool:
-    """Whether the MLflow run shows this finished run, whole."""
-    return run.info.status == "FINISHED" and _is_mirror_of(run, folder)
-
-
-def _find_or_create(
-    experiment: Experiment,
-    folder: RunFolder,
-    config: Mapping[str, Any],
-    variant: str | None,
-) -> Run:
-    kept = None
-    identity = identity_of(config)
-    for run in list(experiment.runs(identity)):  # read whole, before any is deleted
-        if run.data.tags.get(VARIANT) != variant:
-            continue
-        if kept is None and _is_mirror_of(run, folder):
+    client, kept = experiment.client, None
+    for run in known:
+        if kept is None and _shows(run, files, digest):
             kept = run
         else:
-            experiment.client.delete_run(run.info.run_id)
-    if kept is not None:
-        return kept
-    tags = identity | {RUN_HASH: folder.run_hash} | _provenance(config)
+            client.delete_run(run.info.run_id)
+    if kept and kept.info.status == "FINISHED":
+        return False
+    run = kept or _create(experiment, files, variant)
+    run_id = run.info.run_id
+    batch = _Batch(client, run_id)
+    _add_parameters(batch, run, files.config())
+    grows = _add_curves(batch, run, files)
+    if digest is None:
+        if grows and run.info.status != "RUNNING":
+            client.update_run(run_id, status="RUNNING")  # resumed
+        batch.send()
+        return grows or kept is None
+    end = _add_result(batch, files, digest)
+    batch.send()
+    _keep_artifacts(experiment, run, files)
+    # Last, so that a mirror cut short is done again.
+    client.set_terminated(run_id, "FINISHED", end)
+    return True
+
+
+def _shows(run: Run, files: RunFolder, digest: str | None) -> bool:
+    """Whether the MLflow run shows this very training, and not an earlier one of equal address.
+
+    A training that went on from a checkpoint before the last points has fewer rows than were drawn.
+    """
+    tags = run.data.tags
+    if tags.get(RUN_HASH) != files.run_hash:
+        return False
+    if run.info.status == "FINISHED":
+        return tags.get(DIGEST) == digest
+    return int(tags.get(STEPS, "0")) <= files.steps()
+
+
+def _create(experiment: Experiment, files: RunFolder, variant: str | None) -> Run:
+    config = files.config()
+    identity = identity_of(config)
+    tags = identity | {RUN_HASH: files.run_hash} | _provenance(config)
     tags |= describing_tags(config, variant, experiment.id)
     if variant:
         tags[VARIANT] = variant
-    start = _milliseconds(folder.span()[0] if folder.finished else time.time())
+    start = _milliseconds(files.span()[0] if files.finished else time.time())
     return experiment.client.create_run(experiment.id, start, tags, run_name(identity, variant))
 
 
@@ -119,16 +112,6 @@ def _milliseconds(moment: float) -> int:
 
 def _chunks(items: list[T], size: int) -> Iterable[list[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
-
-
-def _is_mirror_of(run: Run, folder: RunFolder) -> bool:
-    """Whether the MLflow run shows this very training, and not an earlier one of equal hash."""
-    tags = run.data.tags
-    if tags.get(RUN_HASH) != folder.run_hash:
-        return False
-    if run.info.status != "FINISHED":
-        return int(tags.get(STEPS, "0")) <= folder.steps()
-    return folder.finished and tags.get(STARTED) == folder.timings()["started"]
 
 
 def _provenance(source: Mapping[str, Any]) -> dict[str, str]:
@@ -187,8 +170,7 @@ class _Batch:
 
 
 def _add_parameters(batch: _Batch, run: Run, config: Mapping[str, Any]) -> None:
-    # MLflow refuses to change a parameter; those of one hash are the same, so add what is missing.
-    config = {name: value for name, value in config.items() if name != "identity"}
+    # MLflow refuses to change a parameter: what is missing is added.
     missing = [
         Param(name, text) for name, text in flatten(config).items() if name not in run.data.params
     ]
@@ -196,7 +178,9 @@ def _add_parameters(batch: _Batch, run: Run, config: Mapping[str, Any]) -> None:
         batch.add(params=some)
 
 
-def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> None:
+def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> bool:
+    """Whether there are rows that MLflow has no points of yet."""
+    grows = False
     now = _milliseconds(folder.span()[1] if folder.finished else time.time())
     for tag, prefix, read in (
         (STEPS, "step", folder.history),
@@ -204,12 +188,14 @@ def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> None:
     ):
         done = int(run.data.tags.get(tag, "0"))
         rows = read(done)
+        grows = grows or bool(rows)
         for some in _chunks(rows, BATCH // len(rows[0]) if rows else 1):
             # Points and the count of rows they came from go in one call.
             done += len(some)
             shown = [row for row in some if prefix == "epoch" or is_drawn(int(row["step"] or 0))]
             points = [point for row in shown for point in _points(row, prefix, now)]
             batch.add(points, tags={tag: str(done)})
+    return grows
 
 
 def _points(row: Row, prefix: str, now: int) -> Iterable[Metric]:
@@ -219,7 +205,7 @@ def _points(row: Row, prefix: str, now: int) -> Iterable[Metric]:
             yield Metric(f"{prefix}/{name}", value, now, step)
 
 
-def _add_result(batch: _Batch, folder: RunFolder) -> int:
+def _add_result(batch: _Batch, folder: RunFolder, digest: str) -> int:
     """The final numbers; returns when the run ended, in milliseconds."""
     metrics, timings = folder.metrics(), folder.timings()
     finals = {f"dev/{name}": value for name, value in metrics["metrics"].items()}
@@ -235,7 +221,7 @@ def _add_result(batch: _Batch, folder: RunFolder) -> int:
             finals[f"gate/{name}"] = value
     tags = _provenance(
         {"commit": timings["commit"], "data_fingerprint": metrics["data"]["fingerprint"]}
-    ) | {STARTED: timings["started"], "degenerate": str(metrics["degenerate"]).lower()}
+    ) | {DIGEST: digest, "degenerate": str(metrics["degenerate"]).lower()}
     # Not the time of this call: done twice, it is the same point.
     end = _milliseconds(folder.span()[1])
     points = [Metric(name, value, end, 0) for name, value in finals.items()]

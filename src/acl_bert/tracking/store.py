@@ -1,14 +1,12 @@
 """The MLflow store of a study: where it is, and how it comes to be."""
 
-import fcntl
 import logging
 import os
 import re
 import shutil
 import sqlite3
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +41,10 @@ class Experiment:
 
     client: MlflowClient
     id: str
-    study_folder: Path
     artifacts: Path | None
 
-    def runs(self, tags: Mapping[str, str] | None = None) -> Iterator[Run]:
-        """Live runs that have these tags, or all; the oldest first."""
-        query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in (tags or {}).items())
+    def runs(self, query: str = "") -> Iterator[Run]:
+        """Live runs that MLflow finds by a query, or all; the oldest first."""
         page = None
         while True:
             found = self.client.search_runs(
@@ -85,63 +81,33 @@ def is_server(uri: str) -> bool:
     return uri.startswith("http")
 
 
-def open_experiment(uri: str, study_folder: Path) -> Experiment:
-    """The study's experiment, named like its folder. Raises StoreError where it is not there.
+def open_experiment(uri: str, study_folder: Path, create: bool = False) -> Experiment:
+    """The study's experiment, named like its folder. Raises StoreError where it cannot be had.
 
-    Opening an absent SQLite store would create it, and two processes that do so at once leave it
-    unreadable: only `initialise` may.
+    Only the study's tracker may `create` it, and the store: where two processes open an absent
+    SQLite store at once, each makes its tables and they leave it unreadable. The artifacts lie in
+    the study's folder, unless the store is a server, which has a place of its own.
     """
     _be_quick_and_quiet()
-    _check_file(uri)
-    if uri.startswith(SQLITE) and not _sqlite_file(uri).exists():
-        raise StoreError(f"{uri}: no such store; initialise it first")
-    client = MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name(study_folder.name)
-    if found is None:
-        raise StoreError(f"it has no experiment {study_folder.name}; initialise it first")
-    artifacts = None if is_server(uri) else study_folder / ARTIFACTS
-    return Experiment(client, found.experiment_id, study_folder, artifacts)
-
-
-def initialise(uri: str, study_folder: Path) -> Experiment:
-    """Create the study's store and experiment where they are not there yet, and open them.
-
-    The experiment is named like the study's folder. Its artifacts lie in the study's folder too,
-    unless the store is a server, which has a place of its own. Processes that call this at once on
-    one machine wait for each other. Raises StoreError where the store cannot be used.
-    """
-    _be_quick_and_quiet()
-    study_folder.mkdir(parents=True, exist_ok=True)
     try:
         _check_file(uri)
-        with alone(study_folder, STORE):
-            file = _sqlite_file(uri) if uri.startswith(SQLITE) else None
-            if file and not file.exists():
-                # Aside, so that nobody opens a store whose tables are still being made.
-                with atomic_file(file) as aside:
-                    _create_experiment(f"{SQLITE}{aside}", study_folder.name)
+        file = _sqlite_file(uri) if uri.startswith(SQLITE) else None
+        if file and not file.exists():
+            if not create:
+                raise StoreError(f"{uri}: no such store")
+            # Aside, so that a tracker that is killed leaves no store without its tables.
+            with atomic_file(file) as aside:
+                _create_experiment(f"{SQLITE}{aside}", study_folder.name)
+        if create:
             _create_experiment(uri, study_folder.name)
+        client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(study_folder.name)
     except Exception as error:  # MLflow, its database and its HTTP client each raise their own
         raise StoreError(first_line(error)) from error
-    return open_experiment(uri, study_folder)
-
-
-@contextmanager
-def alone(study_folder: Path, name: str) -> Iterator[None]:
-    """Let processes that write one thing to a study's store, called `name`, do it in turn.
-
-    A name's lock is a byte of one file, which no run's folder holds and nobody removes: NFS keeps a
-    folder whose file is open. It is a POSIX lock, as what passes locks on between machines does so
-    with these first; it keeps processes apart, not threads. On a file system without locks nobody
-    waits: `initialise` is the workflow's first step, and what may be in MLflow twice is a run until
-    it is mirrored again, and a point that one process drew while the run went on and another one
-    when it was finished.
-    """
-    with (study_folder / f".{STORE}.lock").open("w") as lock:
-        with suppress(OSError):
-            # Two names of one byte only wait for each other; 31 bits fit all of NFS's versions.
-            fcntl.lockf(lock, fcntl.LOCK_EX, 1, zlib.crc32(name.encode()) >> 1)
-        yield
+    if found is None:
+        raise StoreError(f"{shown(uri)}: it has no experiment {study_folder.name}")
+    artifacts = None if is_server(uri) else study_folder / ARTIFACTS
+    return Experiment(client, found.experiment_id, artifacts)
 
 
 def _create_experiment(uri: str, name: str) -> None:
@@ -201,21 +167,9 @@ def shown(uri: str) -> str:
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
 
 
-def not_mirrored(uri: str, error: Exception) -> str:
-    """One line about what kept a run out of MLflow."""
-    return (
-        f"not mirrored to MLflow at {shown(uri)}: {first_line(error)}; the results are in the "
-        "study's folder, and make sync-tracking mirrors them later"
-    )
-
-
-def not_synced(uri: str, error: Exception) -> str:
-    """The same where just that was tried."""
-    anew = ", or remove that file: it is made anew" if uri.startswith(SQLITE) else ""
-    return (
-        f"not mirrored to MLflow at {shown(uri)}: {first_line(error)}; do it again once the store "
-        f"can be used{anew}"
-    )
+def complaint(uri: str, error: Exception) -> str:
+    """One line about a store that takes nothing."""
+    return f"MLflow at {shown(uri)} cannot be brought up to date: {first_line(error)}"
 
 
 def _be_quick_and_quiet() -> None:

@@ -1,7 +1,18 @@
-"""All of a study's files in MLflow, whatever was missed while they were written."""
+"""The study's tracker: MLflow brought up to date with the study's files, once or again and again.
 
+It is the only one that writes the study's experiment. What it has told MLflow stands in MLflow, as
+tags: a tracker that was killed, or a store that was removed, costs nothing but time.
+"""
+
+import fcntl
+import logging
+import os
+import signal
+import threading
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,143 +20,212 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from acl_bert.errors import InputError, first_line
+from acl_bert.files import read_json
+from acl_bert.processes import started
 from acl_bert.runs.files import (
     CONFIG,
     RunFolder,
-    find_runs,
+    called_by,
+    find_names,
+    in_progress_path,
     lease_path,
-    tuning_path,
-    tuning_run_path,
     variant_of,
-    work_path,
 )
 from acl_bert.runs.lease import is_held
-from acl_bert.spares import SPARE
-from acl_bert.tracking.browsing import IDENTITY, RUN_HASH, VARIANT, identity_of
-from acl_bert.tracking.mirror import is_mirrored, mirror
-from acl_bert.tracking.store import Experiment, StoreError, initialise
+from acl_bert.runs.store import Store, read_name
+from acl_bert.tracking.browsing import IDENTITY, RUN_HASH, VARIANT
+from acl_bert.tracking.mirror import mirror
+from acl_bert.tracking.store import Experiment, StoreError, complaint, open_experiment
 
-# Task, encoder, method, seed, and which λ is tried, if one is.
-Key = tuple[str | None, ...]
+logger = logging.getLogger(__name__)
+
+LOCK = ".tracking.lock"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A run of the study that MLflow is to show."""
+
+    files: RunFolder
+    variant: str | None
+    digest: str | None
+    """Of the finished run's manifest; None while it is in progress."""
+
+    @property
+    def key(self) -> tuple[str | None, ...]:
+        assert self.files.called is not None
+        return (*map(str, self.files.called), self.variant)
+
+    @property
+    def stamp(self) -> tuple[object, ...]:
+        """Another one where there is something new."""
+        if self.digest:
+            return (self.digest,)
+        grown = (self.files.history_path, self.files.epochs_path)
+        return tuple(path.stat().st_size if path.is_file() else 0 for path in grown)
 
 
 @dataclass
 class Synced:
-    """How many runs MLflow was given, had already, shows as FAILED, and whose training goes on.
-
-    `faults` name what cannot be read.
-    """
+    """How many runs MLflow was given, had already, shows as FAILED; `faults` name what is torn."""
 
     mirrored: int = 0
     unchanged: int = 0
     failed: int = 0
-    in_training: int = 0
+    in_progress: int = 0
     faults: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         parts = [f"{self.mirrored} runs mirrored", f"{self.unchanged} were there already"]
+        if self.in_progress:
+            parts.append(f"{self.in_progress} in progress")
         if self.failed:
             parts.append(f"{self.failed} ended without a result")
-        if self.in_training:
-            parts.append(f"{self.in_training} in training left to their followers")
         return ", ".join(parts)
 
 
-def sync(study_folder: Path, uri: str, tuning_seeds: Collection[int] = ()) -> Synced:
-    """Mirror every finished run, and every work folder whose training ended without a result.
+class Tracker:
+    """Passes over a study's files; each tells MLflow what the one before has not."""
 
-    The latter are marked FAILED, unless the study has a finished run in their place; so is what
-    MLflow has as RUNNING though nobody here trains it (should another machine do so, the follower
-    there sets it right). A spare stands for a run that was removed and not begun again. Runs in
-    training are left to their followers. A work folder that MLflow does not know is of a tuning run
-    if its seed is among `tuning_seeds`. Done twice, it changes nothing, and the second time asks
-    MLflow once.
-    Raises StoreError when the store cannot be used.
-    """
-    try:
-        return _sync(study_folder, initialise(uri, study_folder), tuning_seeds)
-    except MlflowException as error:
-        raise StoreError(first_line(error)) from error
+    def __init__(self, study_folder: Path, uri: str) -> None:
+        self._folder, self._uri = study_folder, uri
+        self._store = Store.beside(study_folder)
+        self._experiment: Experiment | None = None
+        self._told: dict[tuple[str | None, ...], tuple[object, ...]] = {}
 
+    def sync(self, last: bool = True) -> Synced:
+        """One pass. The `last` one also ends what MLflow has as running and nobody trains.
 
-def _sync(study_folder: Path, experiment: Experiment, tuning_seeds: Collection[int]) -> Synced:
-    # Before MLflow is asked: what ends from here on is left to its follower.
-    work = [(files, is_held(lease_path(files.path))) for files in _work_folders(study_folder)]
-    live: dict[Key, list[Run]] = defaultdict(list)
-    variants = {}
-    for run in experiment.runs():
-        tags = run.data.tags
-        if RUN_HASH in tags:
-            live[_key(tags, tags.get(VARIANT))].append(run)
-            variants[tags[RUN_HASH]] = tags.get(VARIANT)
+        Raises StoreError where the store cannot be used.
+        """
+        done = Synced()
+        items = {item.key: item for item in self._items(done)}
+        new = {key: item for key, item in items.items() if self._told.get(key) != item.stamp}
+        done.unchanged = len(items) - len(new)
+        ending = [item for item in items.values() if last and not item.digest and _ended(item)]
+        if not (new or ending):
+            return done
+        try:
+            if self._experiment is None:
+                self._experiment = open_experiment(self._uri, self._folder, create=True)
+            known = self._known(self._experiment, new)
+            for key, item in new.items():
+                self._tell(self._experiment, item, known[key], done)
+            for item in ending:
+                done.failed += self._end(self._experiment, item)
+        except MlflowException as error:
+            raise StoreError(first_line(error)) from error
+        return done
 
-    def key_of(files: RunFolder) -> Key:
-        config, run_hash = files.config(), files.path.name
-        if run_hash in variants:
-            return _key(identity_of(config), variants[run_hash])
-        target = None
-        if config["seed"] in tuning_seeds:
-            tuning = tuning_path(
-                study_folder, *(config[k] for k in ("task", "encoder", "method_id"))
-            )
-            target = variant_of(tuning_run_path(tuning, config["method"]["lambda"], config["seed"]))
-        return _key(identity_of(config), target)
-
-    done = Synced()
-    settled: set[Key] = set()  # what MLflow need not be asked about any more
-    runs: dict[Key, RunFolder] = {}  # of each key what the study has; a later one is better
-
-    def add_finished(study: Path) -> None:
-        for files in (*find_runs(study), *find_runs(study, tuning=True)):
-            try:
-                runs[_key(identity_of(files.config()), variant_of(files.path))] = files
-            except InputError as error:
+    def _tell(self, experiment: Experiment, item: Item, known: list[Run], done: Synced) -> None:
+        stamp = item.stamp  # before: what comes meanwhile is new
+        try:
+            told = mirror(item.files, experiment, known, item.variant, item.digest)
+        except (InputError, OSError) as error:  # torn, or published meanwhile
+            if item.files.path.is_dir():
                 done.faults.append(str(error))
+            return
+        self._told[item.key] = stamp
+        if item.digest is None:
+            done.in_progress += 1
+        else:
+            done.mirrored += told
+            done.unchanged += not told
 
-    add_finished(study_folder / SPARE)
-    begun: dict[Key, float] = {}
-    for files, in_training in work:
-        if not files.config_path.is_file():  # published meanwhile
-            continue
-        try:
-            key, moment = key_of(files), files.config_path.stat().st_mtime
-        except (InputError, OSError) as error:
-            done.faults.append(str(error))
-            continue
-        if in_training:
-            done.in_training += 1
-            settled.add(key)
-        elif moment > begun.get(key, 0):
-            runs[key], begun[key] = files, moment
-    add_finished(study_folder)
-
-    for key, files in runs.items():
-        if key in settled:
-            continue
-        settled.add(key)
-        try:
-            finished = files.finished
-            if finished and len(live[key]) == 1 and is_mirrored(live[key][0], files):
-                done.unchanged += 1
+    def _items(self, done: Synced) -> Iterator[Item]:
+        """The finished runs that the study names, and those in progress that have begun."""
+        for tuning in (False, True):
+            for name in find_names(self._folder, tuning):
+                try:
+                    digest = read_name(name)["digest"]
+                    yield Item(self._store.named(name), variant_of(name), digest)
+                except InputError as error:
+                    done.faults.append(str(error))
+        for note in sorted(in_progress_path(self._folder, "x").parent.glob("*.json")):
+            try:
+                name = self._folder / read_json(note)["name"]
+            except FileNotFoundError:  # named meanwhile
                 continue
-            mirror(files.path, experiment, key[-1], training=False)
-            done.mirrored += finished
-            done.failed += not finished
-        except (InputError, OSError) as error:
-            done.faults.append(str(error))
-    for key, known in live.items():
-        for run in known if key not in settled else ():
-            work_folder = work_path(study_folder, run.data.tags[RUN_HASH])
-            if run.info.status == "RUNNING" and not is_held(lease_path(work_folder)):
-                experiment.client.set_terminated(run.info.run_id, "FAILED")
-                done.failed += 1
-    return done
+            work = self._store.work(note.stem)
+            if (work / CONFIG).is_file() and not name.is_file():
+                yield Item(RunFolder(work, called_by(name)), variant_of(name), None)
+
+    def _known(
+        self, experiment: Experiment, new: dict[tuple[str | None, ...], Item]
+    ) -> dict[tuple[str | None, ...], list[Run]]:
+        """What MLflow has of these: by one question where they are many."""
+        found: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
+        queries = {" and ".join(f"tags.`{n}` = '{v}'" for n, v in zip(IDENTITY, key, strict=False))
+                   for key in new}  # fmt: skip
+        for query in queries if len(queries) < 10 else [""]:
+            for run in experiment.runs(query):
+                tags = run.data.tags
+                if RUN_HASH in tags:
+                    key = (*(tags.get(name) for name in IDENTITY), tags.get(VARIANT))
+                    found[key].append(run)
+        return found
+
+    def _end(self, experiment: Experiment, item: Item) -> int:
+        address = item.files.run_hash
+        running = [
+            run
+            for run in experiment.runs(f"tags.`{RUN_HASH}` = '{address}'")
+            if run.info.status == "RUNNING"
+        ]
+        for run in running:
+            experiment.client.set_terminated(run.info.run_id, "FAILED")
+        return len(running)
 
 
-def _key(tags: Mapping[str, str], variant: str | None) -> Key:
-    return (*(tags.get(name) for name in IDENTITY), variant)
+def _ended(item: Item) -> bool:
+    return not is_held(lease_path(item.files.path))
 
 
-def _work_folders(study_folder: Path) -> Iterator[RunFolder]:
-    for config in sorted(work_path(study_folder, "*").parent.glob(f"*/{CONFIG}")):
-        yield RunFolder(config.parent)
+@contextmanager
+def only_tracker(study_folder: Path) -> Iterator[bool]:
+    """Whether this process is the study's only tracker now; on a file system without locks: yes."""
+    with (study_folder / LOCK).open("w") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            yield False
+            return
+        except OSError:
+            pass
+        yield True
+
+
+def watch(
+    study_folder: Path, uri: str, owner: int, interval: float = 5.0, patience: float = 50.0
+) -> bool:
+    """Track a study until the process `owner` has ended, or SIGTERM came; then once more.
+
+    What goes wrong is one warning, and is tried again. Returns whether MLflow has everything in the
+    end, which is waited for at most `patience` seconds.
+    """
+    began = started(owner)
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: for the workflow
+    os.nice(10)
+    tracker = Tracker(study_folder, uri)
+    warned, give_up = False, 0.0
+    while True:
+        last = over.is_set() or began is None or started(owner) != began
+        if last and not give_up:
+            give_up = time.monotonic() + patience
+        try:
+            done = tracker.sync(last)
+            if last:
+                logger.warning("%s", done)
+                return not done.faults
+        except Exception as error:  # whatever it is, the study goes on
+            if last and time.monotonic() > give_up:
+                logger.warning("%s; make sync-tracking does it later", complaint(uri, error))
+                return False
+            if not warned:
+                warned = True
+                logger.warning("%s; tried again", complaint(uri, error))
+        over.wait(min(interval, 1.0) if last else interval)
+        if over.is_set() and last:
+            time.sleep(min(interval, 1.0))

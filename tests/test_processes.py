@@ -10,9 +10,9 @@ import pytest
 # outlives the signal.
 PARENT = """
 import signal, subprocess, sys
-from acl_bert import sigterm
+from acl_bert import processes
 if sys.argv[1] != "left alone":
-    sigterm.pass_on(lambda: sys.argv[1] == "passed on")
+    processes.pass_on(lambda: sys.argv[1] == "passed on")
 signal.signal(signal.SIGTERM, lambda *_: print("parent got it", flush=True))
 sys.exit(subprocess.call(["bash", "-c", "trap : TERM; %s -c '%s'; exit $?" % tuple(sys.argv[2:])]))
 """
