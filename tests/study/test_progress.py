@@ -22,7 +22,14 @@ def ran(
     seed: int = 1,
 ) -> Run:
     started = (START + timedelta(seconds=after)).isoformat()
-    finish_run(results / "study", encoder=encoder, method=method, seed=seed, started=started, seconds=seconds)
+    finish_run(
+        results / "study",
+        encoder=encoder,
+        method=method,
+        seed=seed,
+        started=started,
+        seconds=seconds,
+    )
     return Run("rte", encoder, method, seed)
 
 

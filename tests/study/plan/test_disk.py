@@ -72,8 +72,7 @@ def test_each_run_in_progress_has_its_model_and_checkpoint(tmp_path: Path) -> No
     """A checkpoint where a run lasts for longer than their interval: two while one is written."""
     study = study_of()
     one, three, many = (
-        room_of(study, tmp_path, at_a_time).passing["runs in progress"]
-        for at_a_time in (1, 3, 100)
+        room_of(study, tmp_path, at_a_time).passing["runs in progress"] for at_a_time in (1, 3, 100)
     )
     assert one == pytest.approx(MODEL, rel=0.1)
     # There are four runs, of which two have an exit on every layer and a few weights more.

@@ -53,13 +53,13 @@ def test_the_paper_within_its_limits_also_without_a_gpu(
     """At most 1,700 runs, 150 GPU-hours at 30 ms an update, and 50 GB."""
     assert main(["plan", "--config", str(CONFIG / "paper.yaml"), "--results", str(tmp_path)]) == 0
     page = capsys.readouterr().out
-    assert max(map(len, page.splitlines())) <= 110
+    assert max(map(len, page.splitlines())) <= 112
     _, runs, tuning, done, shared, updates, limit, hours, disk, unit = row_of(page, "paper")
     study = load_study(CONFIG / "paper.yaml")
     assert number(runs) == len(list(planned_runs(study))) <= 1_700
     assert number(tuning) == len(list(study.tuning_cells())) and (done, shared) == ("0", "0")
     assert round(number(updates) * 0.030 / 3600) == number(limit) <= 150
-    assert 50 < number(hours) and number(disk) < 50 and unit == "GB"
+    assert number(hours) > 50 and number(disk) < 50 and unit == "GB"
     assert "GPU-hours: an estimate for A100" in page and "off by 2 to 3 times" in page
     # A line an encoder and task, and their sum.
     lines = [line.split() for line in page.splitlines()]

@@ -113,9 +113,7 @@ def test_rows_of_the_users_own_are_counted(tmp_path: Path) -> None:
 
 def test_a_cells_updates_and_depth() -> None:
     sizes = Sizes(load_study(CONFIG / "beyond.yaml"), Path("nowhere"))
-    jt, twice = (
-        sizes.cell(Run("rte", "bert-base-uncased", name, 1)) for name in ("jt", "jt_2x")
-    )
+    jt, twice = (sizes.cell(Run("rte", "bert-base-uncased", name, 1)) for name in ("jt", "jt_2x"))
     assert jt.updates == 10 * 71 and twice.updates == 20 * 71  # 2,241 of 2,490 rows
     static = Sizes(PAPER, Path("nowhere")).cell(Run("rte", "bert-base-uncased", "static", 1))
     assert (jt.exits, static.exits, static.encoder.layers) == (12, 1, 6)

@@ -122,7 +122,17 @@ def _identities(study: Study) -> Any:
 
 
 def _table(planned: Sequence[Planned]) -> list[str]:
-    columns = ["study", "runs", "tuning", "done", "shared", "updates", "at 30 ms", "GPU-hours", "disk"]
+    columns = [
+        "study",
+        "runs",
+        "tuning",
+        "done",
+        "shared",
+        "updates",
+        "at 30 ms",
+        "GPU-hours",
+        "disk",
+    ]
     rows = [columns]
     for each in planned:
         tuning = sum(run.weight is not None for run in each.runs)
@@ -140,8 +150,8 @@ def _table(planned: Sequence[Planned]) -> list[str]:
     surely = "" if all(each.gpu.measured for each in planned) else "; may be off by 2 to 3 times"
     return [
         *_aligned(rows, 1),
-        "Done: finished runs. Shared: equal runs of a study above. The rest: of the others, disk at",
-        "most at a time. Tuning: of all runs, those that try a λ. At 30 ms: hours, if an update took so.",
+        "Tuning: runs that try a λ. Done: finished. Shared: equal to runs of a study above. The rest",
+        "is of the others. At 30 ms: GPU-hours if each update took so long. Disk: at most at a time.",
         f"GPU-hours: {'; '.join(sources)}{surely}",
     ]
 
