@@ -74,8 +74,8 @@ given:
 	@test -f workflow/profiles/$(PROFILE)/config.yaml || \
 	  { echo "PROFILE=$(PROFILE): give one of these:" $$(ls workflow/profiles) >&2; exit 2; }
 
-plan: $(READY) ## what CONFIG's study, or studies, would take: runs, hours, disk; on another GPU: HARDWARE=…
-	@$(BIN)/python -m acl_bert plan --config $(CONFIG) --profile workflow/profiles/$(PROFILE) \
+plan: given $(READY) ## what CONFIG's study would take: runs, hours, disk; on another GPU: HARDWARE=…
+	@$(BIN)/python -m acl_bert plan --config "$(CONFIG)" --profile workflow/profiles/$(PROFILE) \
 	  $(PLANNED) $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)")
 
 calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study

@@ -150,8 +150,8 @@ def _table(planned: Sequence[Planned]) -> list[str]:
     surely = "" if all(each.gpu.measured for each in planned) else "; may be off by 2 to 3 times"
     return [
         *_aligned(rows, 1),
-        "Tuning: runs that try a λ. Done: finished. Shared: equal to runs of a study above. The rest",
-        "is of the others. At 30 ms: GPU-hours if each update took so long. Disk: at most at a time.",
+        "Tuning: runs that try a λ. Done: finished. Shared: equal to runs of a study above. Of the",
+        "others: at 30 ms: GPU-hours if each update took so long; disk: at most at a time.",
         f"GPU-hours: {'; '.join(sources)}{surely}",
     ]
 
