@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
+from tiny_runs import model_of
 from transformers import AutoTokenizer
 
 from acl_bert.cli import main
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import criterion_values, exits_taken
-from acl_bert.runs.files import LOGITS, RunFolder, run_path
+from acl_bert.runs.files import LOGITS, RunFolder, name_path
+from acl_bert.runs.store import Store
 
 LABELS = ["no", "maybe", "yes"]
 MAX_LENGTH = 20  # some pairs are longer
@@ -92,7 +94,6 @@ def study(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> tuple
     one_run = ["--task", "pairs", "--encoder", "tiny", "--method"]
     for verb, *more in (
         ["finetune", *one_run, "acl"],
-        ["teacher-outputs", *one_run, "acl"],
         ["finetune", *one_run, "acl_cl"],
         ["collect", "--complete"],
         ["sweep", "--complete"],
@@ -112,7 +113,7 @@ def call(config: Path, results: Path, verb: str, *more: str) -> int:
 
 @pytest.fixture(scope="module")
 def student(study: tuple[Path, Path]) -> RunFolder:
-    return RunFolder(run_path(study[1], "pairs", "tiny", "acl_cl", 1))
+    return read_run(study[1], "acl_cl")
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def is_accuracy(row: dict[str, str], method: str) -> bool:
 
 
 def read_run(folder: Path, method: str) -> RunFolder:
-    return RunFolder(run_path(folder, "pairs", "tiny", method, 1))
+    return Store.beside(folder).named(name_path(folder, "pairs", "tiny", method, 1))
 
 
 def test_progress_counts_the_runs(study: tuple[Path, Path], capsys: Any) -> None:
@@ -199,7 +200,7 @@ def test_some_rows_are_longer_than_the_training_allows(
     study: tuple[Path, Path], student: RunFolder
 ) -> None:
     """Else what follows would not compare how the two stages cut them."""
-    tokenizer = AutoTokenizer.from_pretrained(student.model_path)
+    tokenizer = AutoTokenizer.from_pretrained(model_of(student))
     assert tokenizer.model_max_length == MAX_LENGTH
     rows = read(study[0].with_name("dev.csv"))
     lengths = [
@@ -219,7 +220,7 @@ def test_early_answers_are_those_that_the_sweep_foretold(
     capsys: Any,
 ) -> None:
     dev, out = study[0].with_name("dev.csv"), tmp_path / "answers.csv"
-    called = ["predict", "--model", str(student.model_path), "--output", str(out)]
+    called = ["predict", "--model", str(model_of(student)), "--output", str(out)]
     called += ["--input", str(dev), "--text", "left", "right", "--threads", "1"]
     called += ["--criterion", "entropy", "--threshold", point.row["threshold"]]
     assert main([*called, "--batch-size", str(batch_size)]) == 0
@@ -247,7 +248,7 @@ def test_without_a_criterion_the_last_exit_answers(
     study: tuple[Path, Path], student: RunFolder, tmp_path: Path
 ) -> None:
     out = tmp_path / "answers.csv"
-    called = ["predict", "--model", str(student.model_path), "--output", str(out)]
+    called = ["predict", "--model", str(model_of(student)), "--output", str(out)]
     called += ["--input", str(study[0].with_name("dev.csv")), "--text", "left", "right"]
     assert main(called) == 0
     logits, _ = student.dev_logits()["dev"]
@@ -278,7 +279,7 @@ def test_answers_that_would_be_wrong_or_overwrite_are_refused(
     monkeypatch.chdir(tmp_path)
     texts = study[0].with_name("dev.csv").read_text()
     Path("texts.csv").write_text(texts)
-    called = ["predict", "--model", str(student.model_path), "--input", "texts.csv"]
+    called = ["predict", "--model", str(model_of(student)), "--input", "texts.csv"]
     assert main([*called, "--output", output, "--text", *columns]) == 2
     assert message in capsys.readouterr().err
     assert Path("texts.csv").read_text() == texts and not Path("answers.csv").exists()

@@ -13,11 +13,10 @@ import pytest
 import yaml
 from mlflow_store import runs_of
 
-from acl_bert import cli
 from acl_bert.cli import main
 from acl_bert.evaluation.early_exit import CRITERIA
-from acl_bert.runs.files import lease_path, run_path, work_path
-from acl_bert.runs.lease import is_held
+from acl_bert.runs.files import RunFolder, name_path
+from acl_bert.runs.store import Store
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "datasets", "sklearn", "mlflow", "pandas", "seaborn", "snakemake"}
@@ -71,6 +70,12 @@ def finetune(config: Path, results: Path, *more: str) -> int:
     )
 
 
+def run_of(results: Path) -> RunFolder:
+    """The finished run of the first seed that the study names."""
+    folder = results / "tiny"
+    return Store.beside(folder).named(name_path(folder, "acceptability", "tiny", "acl", 1))
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["finetune", "--help"], ["--version"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     done = python("-X", "importtime", "-m", "acl_bert", *arguments)
@@ -97,7 +102,6 @@ def test_help_names_every_verb() -> None:
         "prepare",
         "tokenise",
         "finetune",
-        "teacher-outputs",
         "choose-lambda",
         "collect",
         "sweep",
@@ -111,9 +115,8 @@ def test_help_names_every_verb() -> None:
         "progress",
         "plan",
         "calibrate",
-        "init-tracking",
         "sync-tracking",
-        "follow",
+        "prune",
         "where",
         "ui",
         "predict",
@@ -185,21 +188,26 @@ def test_a_lambda_that_the_method_cannot_take(study: Path, tmp_path: Path, capsy
     assert not (tmp_path / "results").exists()
 
 
-def test_a_run_by_hand_makes_what_is_missing(study: Path, tmp_path: Path) -> None:
+def test_a_run_by_hand_makes_what_is_missing(study: Path, tmp_path: Path, capsys: Any) -> None:
     results = tmp_path / "results"
     assert finetune(study, results) == 0
     assert (results / "tiny" / "data" / "acceptability" / "task.json").is_file()
     tokens = results / "tiny" / "tokens" / "acceptability" / "tiny" / "tokens.json"
     made = tokens.stat().st_mtime_ns
-    run = results / "tiny" / "runs" / "acceptability" / "tiny" / "acl" / "seed-1"
-    metrics = json.loads((run / "metrics.json").read_text())
+    metrics = run_of(results).metrics()
     assert (metrics["task"], metrics["method"], metrics["seed"]) == ("acceptability", "acl", 1)
     assert metrics["data"]["stand_in"] == "generated stand-in data"
 
     assert finetune(study, results, "--seed", "2", "--lambda", "0.25") == 0
     assert tokens.stat().st_mtime_ns == made, "what was there was made again"
-    config = json.loads((run.with_name("seed-2") / "config.json").read_text())
+    said = capsys.readouterr().out
+    assert "it is none of the study's runs, and not in its tables" in said
+    (where,) = re.findall(r"(\S+/store/\S+): finished\n.*none of", said)
+    config = json.loads(Path(where, "config.json").read_text())
     assert (config["seed"], config["method"]["lambda"]) == (2, 0.25)
+    # The same seed and method under another λ is not the study's run either.
+    assert finetune(study, results, "--lambda", "0.25") == 0
+    assert run_of(results).config()["method"]["lambda"] == 0.5
 
     main(["collect", "--config", str(study), "--results", str(results)])
     with (results / "tiny" / "runs.csv").open() as stream:
@@ -209,26 +217,15 @@ def test_a_run_by_hand_makes_what_is_missing(study: Path, tmp_path: Path) -> Non
     )
 
 
-def test_a_run_is_published_and_free_while_mlflow_is_waited_for(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_by_hand_is_in_mlflow_when_it_ends(study: Path, tmp_path: Path) -> None:
     config = yaml.safe_load(study.read_text())
     write(study, config | {"tracking": {"enabled": True}})
-    folder = tmp_path / "results" / "tiny"
-    run = run_path(folder, "acceptability", "tiny", "acl", 1)
-    wait, seen = cli._wait_for, []
-
-    def waits(*arguments: Any) -> None:
-        metrics = json.loads((run / "metrics.json").read_text())
-        work = work_path(folder, metrics["run_hash"])
-        seen.append([is_held(lease_path(path)) for path in (run, work)])
-        wait(*arguments)
-
-    monkeypatch.setattr(cli, "_wait_for", waits)
     assert finetune(study, tmp_path / "results") == 0
-    assert seen == [[False, False]]
-    uri = f"sqlite:///{folder}/mlflow.db"
-    assert [one.info.status for one in runs_of(uri, folder)] == ["FINISHED"]
+    folder = tmp_path / "results" / "tiny"
+    assert [one.info.status for one in runs_of(f"sqlite:///{folder}/mlflow.db", folder)] == [
+        "FINISHED"
+    ]
+    assert not list(folder.glob("in-progress/*"))
 
 
 def test_collect_complete_needs_every_run(study: Path, tmp_path: Path, capsys: Any) -> None:
@@ -236,7 +233,7 @@ def test_collect_complete_needs_every_run(study: Path, tmp_path: Path, capsys: A
     assert finetune(study, results) == 0
     collect = ["collect", "--config", str(study), "--results", str(results)]
     assert main([*collect, "--complete"]) == 2
-    missing = Path("tiny", "runs", "acceptability", "tiny", "ce", "seed-1", "metrics.json")
+    missing = Path("tiny", "runs", "acceptability", "tiny", "ce", "seed-1.json")
     assert f"{missing}: no such file" in capsys.readouterr().err
 
 
@@ -257,15 +254,16 @@ def test_a_tuned_run_waits_for_the_choice(study: Path, tmp_path: Path, capsys: A
     assert main(called) == 0
     folder = results / "tiny" / "tuning" / "acceptability" / "tiny" / "acl"
     scores = {
-        weight: json.loads((folder / f"lambda-{weight}/seed-101/metrics.json").read_text())
+        weight: Store.beside(results / "tiny")
+        .named(folder / f"lambda-{weight}/seed-101.json")
+        .metrics()
         for weight in ("0.5", "1.0")
     }
     choice = json.loads((folder / "lambda.json").read_text())
     best = max(scores, key=lambda weight: scores[weight]["selection"]["value"])
     assert choice["lambda"] == float(best)
     assert finetune(study, results) == 0
-    run = results / "tiny" / "runs" / "acceptability" / "tiny" / "acl" / "seed-1"
-    assert json.loads((run / "config.json").read_text())["method"]["lambda"] == float(best)
+    assert run_of(results).config()["method"]["lambda"] == float(best)
 
 
 @pytest.mark.parametrize("given", [("--criterion", "entropy"), ("--threshold", "0.5")])

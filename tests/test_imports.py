@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "acl_bert"
 
-BASE = {"errors", "files", "gpus", "encoders", "run_files", "lease", "spares", "settings", "tasks"}
+BASE = {"errors", "files", "gpus", "encoders", "processes", "runs", "settings", "tasks"}
 TRAINABLE = BASE | {"evaluation", "objectives", "model"}
 
 # What each part may import of the others. A new part has to be given its place here.
@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "inference": TRAINABLE | {"training"},
     "tracking": BASE,
     "study": BASE | {"evaluation"},
-    "sigterm": set(),
+    "starting": BASE | {"cli"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
@@ -104,7 +104,7 @@ def is_module(path: Path) -> bool:
         ("tracking/store.py", "from transformers import AutoModel", "transformers.AutoModel"),
         ("tracking/store.py", "from acl_bert.training import run", "acl_bert.training.run"),
         ("settings/study.py", "from torch import nn", "torch.nn"),
-        ("run_files.py", "from acl_bert.study import collect", "acl_bert.study.collect"),
+        ("runs/files.py", "from acl_bert.study import collect", "acl_bert.study.collect"),
     ],
 )
 def test_a_wrong_import_is_found(path: str, source: str, expected: str) -> None:

@@ -7,7 +7,8 @@ import yaml
 from bag_of_words import bag_of_words_accuracy
 
 from acl_bert.cli import main
-from acl_bert.runs.files import RunFolder, run_path
+from acl_bert.runs.files import name_path
+from acl_bert.runs.store import Store
 from acl_bert.tasks.sources import read
 from acl_bert.tasks.spec import Source, resolve
 
@@ -24,7 +25,8 @@ def test_fine_tuning_beats_a_bag_of_words_by_ten_points(tmp_path: Path, task: st
     config.write_text(yaml.safe_dump(study))
     arguments = ["--config", str(config), "--results", str(tmp_path), "--task", task]
     assert main(["finetune", *arguments, "--method", "ce", "--seed", "1"]) == 0
-    run = RunFolder(run_path(tmp_path / "demo", task, "minilm", "ce", 1)).metrics()
+    name = name_path(tmp_path / "demo", task, "minilm", "ce", 1)
+    run = Store.beside(tmp_path / "demo").named(name).metrics()
     spec, source = resolve(task), Source(kind="generator")
     counting = bag_of_words_accuracy(read(spec, source, "train"), read(spec, source, "dev"))
     assert run["metrics"]["accuracy"] >= counting + 0.10

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from acl_bert.runs.code import Code, running_code
 from acl_bert.runs.files import RunFolder
+from acl_bert.runs.store import Store
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.study import Encoder, RunSettings
 from acl_bert.settings.training import Training
 from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.hardware import settle
-from acl_bert.training.run import finetune, open_run
+from acl_bert.training.run import Job, Trainer
 
 
 def tiny_settings(method: str | Method, training: Training, seed: int = 1) -> RunSettings:
@@ -32,24 +34,35 @@ def quiet(line: str) -> None:
     pass
 
 
+def tiny_job(
+    settings: RunSettings,
+    encoder: Path,
+    tokens: Path,
+    teacher: Job | None = None,
+    keep_model: bool = False,
+) -> Job:
+    return Job(
+        settle(settings), Encoder(path=str(encoder)), TokenStore(tokens), teacher, keep_model
+    )
+
+
 def train_run(
     settings: RunSettings,
     encoder: Path,
     tokens: Path,
-    target: Path,
-    teacher_run: Path | None = None,
-    teacher_outputs: Path | None = None,
-    study: Path | None = None,
+    store: Path,
+    teacher: Job | None = None,
     keep_model: bool = False,
     minutes: float = 10.0,
     report: Callable[[str], None] = quiet,
+    code: Code | None = None,
 ) -> RunFolder:
-    """Train a run in the folder `study`, by default that of its target, as the command does."""
-    settings, store, described = settle(settings), TokenStore(tokens), Encoder(path=str(encoder))
-    with open_run(
-        settings, described, store, study or target.parent, target, teacher_run, keep_model,
-        minutes, report,
-    ) as run:  # fmt: skip
-        if run is not None:
-            finetune(settings, described, store, run, teacher_run, teacher_outputs, report=report)
-    return RunFolder(target)
+    """Train a run into the store in a folder, as the command does, where it is not there yet."""
+    job = tiny_job(settings, encoder, tokens, teacher, keep_model)
+    trainer = Trainer(Store(store), minutes=minutes, report=report, code=code or running_code())
+    return trainer.store.run(trainer.obtain(job, with_model=keep_model))
+
+
+def model_of(run: RunFolder) -> Path:
+    """Where the model of a run in the store is."""
+    return Store(run.path.parent).model(run.path.name)

@@ -9,10 +9,12 @@ from acl_bert.errors import InputError
 from acl_bert.runs.files import (
     METRICS,
     RunFolder,
+    called_by,
     drawn,
-    find_runs,
+    find_names,
     is_drawn,
-    run_path,
+    name_path,
+    tuning_name_path,
     tuning_path,
     variant_of,
 )
@@ -45,19 +47,28 @@ def test_files_that_are_not_there_yet_have_no_rows(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).history() == []
 
 
-def test_runs_are_found_in_order_and_unfinished_ones_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_names_are_found_in_order_and_say_what_their_study_calls_the_run(tmp_path: Path) -> None:
     for seed in (10, 2):
         finish_run(tmp_path, seed=seed)
     finish_run(tmp_path, task="cola")
-    start_run(tmp_path, run_hash="b")
-    (finish_run(tmp_path, seed=3) / METRICS).unlink()
-    torn = finish_run(tmp_path, seed=4) / METRICS
-    torn.write_text(torn.read_text()[:40])
-    found = [(run.path.parts[-4], run.path.name) for run in find_runs(tmp_path)]
-    assert found == [("cola", "seed-1"), ("rte", "seed-2"), ("rte", "seed-10")]
-    assert "seed-4" in caplog.text
+    finish_run(tmp_path, seed=101, weight=0.3)
+    start_run(tmp_path, run_hash="b", seed=3)
+    found = [called_by(name) for name in find_names(tmp_path)]
+    assert found == [
+        ("cola", "tiny", "acl", 1),
+        ("rte", "tiny", "acl", 2),
+        ("rte", "tiny", "acl", 10),
+    ]
+    (tried,) = find_names(tmp_path, tuning=True)
+    assert called_by(tried) == ("rte", "tiny", "acl", 101) and variant_of(tried) == "lambda-0.3"
+
+
+def test_a_study_has_its_own_names_for_a_run(tmp_path: Path) -> None:
+    run = RunFolder(finish_run(tmp_path), ("mine", "small", "own", 7))
+    assert [run.metrics()[key] for key in ("task", "encoder", "method", "seed")] == [
+        "mine", "small", "own", 7
+    ]  # fmt: skip
+    assert run.config()["method_id"] == "own" and run.config()["method"]["title"] == "acl"
 
 
 def test_metrics_without_a_part_are_refused(tmp_path: Path) -> None:
@@ -73,9 +84,9 @@ def test_the_hash_of_a_run_in_progress_is_its_folders_name(tmp_path: Path) -> No
 
 
 def test_the_variant_of_a_tuning_run_is_in_its_path() -> None:
-    tuned = tuning_path(Path("study"), "rte", "tiny", "acl") / "lambda-0.3" / "seed-101"
+    tuned = tuning_name_path(tuning_path(Path("study"), "rte", "tiny", "acl"), 0.3, 101)
     assert variant_of(tuned) == "lambda-0.3"
-    assert variant_of(run_path(Path("study"), "rte", "tiny", "lambda-0.3", 1)) is None
+    assert variant_of(name_path(Path("study"), "rte", "tiny", "lambda-0.3", 1)) is None
     assert variant_of(Path("none")) is None
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from acl_bert import lease
 from acl_bert.errors import TrainingError
+from acl_bert.runs import lease
 from acl_bert.runs.lease import hold, is_held
 
 

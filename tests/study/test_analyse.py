@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
-from run_folders import finish_run, start_run, write_task
+from run_folders import finish_run, name_run, start_run, write_task
 
 from acl_bert.cli import main
 from acl_bert.files import write_json
-from acl_bert.runs.files import CONFIG, run_path
+from acl_bert.runs.files import CONFIG, name_path
+from acl_bert.runs.store import Store
 from acl_bert.settings.study import load_study
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,7 @@ def finish(path: Path, study: Path, cells: Iterable[Cell], multi_exit: set[str])
         run = finish_run(study, task=task, encoder=encoder, method=method, seed=seed, exits=scores)
         settings = whole.run_settings(task, encoder, method, seed)
         write_json(run / CONFIG, settings.model_dump(by_alias=True))
+        name_run(study, run, task, encoder, method, seed)
 
 
 def analyse(folder: Path, path: Path) -> int:
@@ -130,13 +132,14 @@ def test_runs_of_other_settings_are_left_out_and_named(tmp_path: Path, study: Pa
 def test_a_torn_run_is_left_out_and_named(tmp_path: Path, study: Path, name: str) -> None:
     path = config(tmp_path, methods={"ce": {}, "jt": {}}, analyses={}, seeds=[1])
     finish(path, study, *planned(path))
-    torn = run_path(study, "rte", "tiny", "jt", 1) / name
+    run = Store.beside(study).named(name_path(study, "rte", "tiny", "jt", 1)).path
+    torn = run / name
     torn.write_bytes(torn.read_bytes()[:20])
     assert analyse(tmp_path, path) == 0
     assert "rte,tiny,jt" not in (study / "exits.csv").read_text()
     assert "cola,tiny,jt" in (study / "exits.csv").read_text()
     page = (study / "report.html").read_text("utf-8")
-    assert f"seed-1/{name}" in page and "run it again" in page
+    assert f"{run.name}/{name} has 20 bytes, not " in page and "trains it anew" in page
 
 
 def test_a_study_without_a_finished_run_is_refused(

@@ -8,14 +8,14 @@ from run_folders import finish_run
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_json
-from acl_bert.runs.files import METRICS, TIMINGS
+from acl_bert.runs.files import METRICS, TIMINGS, RunFolder
 from acl_bert.study.collect import collect
 
 
 def test_one_row_a_run_and_metric_in_fractions(tmp_path: Path) -> None:
     mrpc = finish_run(tmp_path, task="mrpc", values={"f1": 0.8125, "accuracy": 0.75})
     cola = finish_run(tmp_path, task="cola", values={"matthews": 0.0}, degenerate=True)
-    collect([mrpc, cola], tmp_path)
+    collect(map(RunFolder, [mrpc, cola]), tmp_path)
     assert (tmp_path / "runs.csv").read_text().splitlines() == [
         "task,encoder,method,seed,metric,value,selection_value,epoch,degenerate,run_hash",
         f"cola,tiny,acl,1,matthews,0.0,0.75,2,true,{'a' * 64}",
@@ -34,7 +34,7 @@ def test_one_row_a_run_exit_and_metric(tmp_path: Path) -> None:
         degenerate_exits=[1, 10],
     )
     static = finish_run(tmp_path, method="static", exits={6: {"accuracy": 0.5}})
-    collect([static, joint], tmp_path)
+    collect(map(RunFolder, [static, joint]), tmp_path)
     assert (tmp_path / "exits.csv").read_text().splitlines() == [
         "task,encoder,method,seed,exit,depth,metric,value,degenerate,run_hash",
         f"rte,tiny,jt,1,1,10,accuracy,0.0625,true,{'a' * 64}",
@@ -54,17 +54,18 @@ def test_metrics_that_do_not_say_which_exits_are_degenerate_are_refused(tmp_path
     del metrics["degenerate_exits"]
     write_json(folder / METRICS, metrics)
     with pytest.raises(InputError, match=r"metrics\.json: lacks degenerate_exits"):
-        collect([folder], tmp_path)
+        collect(map(RunFolder, [folder]), tmp_path)
 
 
 def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) -> None:
     texts = []
     for name, order in (("one", 1), ("two", -1)):
-        folders = [finish_run(tmp_path / name, seed=seed) for seed in (1, 2, 10)][::order]
+        study = tmp_path / name / "s"
+        folders = [finish_run(study, seed=seed) for seed in (1, 2, 10)][::order]
         for folder in folders:
             timings = read_json(folder / TIMINGS)
             write_json(folder / TIMINGS, timings | {"commit": name, "tokens_per_second": order})
-        collect(folders, tmp_path / name)
+        collect(map(RunFolder, folders), tmp_path / name)
         texts.append([(tmp_path / name / file).read_bytes() for file in ("runs.csv", "exits.csv")])
     assert texts[0] == texts[1]
     timings = pd.read_csv(tmp_path / "two" / "timings.csv")
@@ -74,18 +75,18 @@ def test_equal_studies_have_equal_runs_and_timings_of_their_own(tmp_path: Path) 
 
 
 def test_a_missing_run_is_named_and_nothing_is_written(tmp_path: Path) -> None:
-    folders = [finish_run(tmp_path), tmp_path / "runs/rte/tiny/acl/seed-7"]
+    folders = [finish_run(tmp_path), tmp_path / "seed-7"]
     with pytest.raises(InputError, match=r"seed-7.*not finished"):
-        collect(folders, tmp_path)
+        collect(map(RunFolder, folders), tmp_path)
     assert not (tmp_path / "runs.csv").exists()
 
 
 def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
-    folders = [finish_run(tmp_path / "one"), finish_run(tmp_path / "two")]
-    with pytest.raises(InputError, match=r"two.* same run as .*one"):
-        collect(folders, tmp_path)
+    folders = [finish_run(tmp_path / "one"), finish_run(tmp_path / "two", run_hash="other")]
+    with pytest.raises(InputError, match=r"other: is the same run as "):
+        collect(map(RunFolder, folders), tmp_path)
 
 
 def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run"):
-        collect([], tmp_path)
+        collect(map(RunFolder, []), tmp_path)

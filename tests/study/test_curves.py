@@ -9,7 +9,7 @@ from run_folders import collect_results, finish_run, invented_logits, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import sweep
-from acl_bert.runs.files import LOGITS
+from acl_bert.runs.files import LOGITS, RunFolder
 from acl_bert.study.collect import EXITS_COLUMNS
 from acl_bert.study.curves import CURVES, CURVES_COLUMNS, write_curves
 from acl_bert.study.grids import markdown
@@ -47,7 +47,7 @@ def test_every_multi_exit_run_is_swept_by_its_main_metric_on_each_dev_set(tmp_pa
     folders = [
         finish(tmp_path, method, seed) for method, seed in (("jt", 10), ("ce", 1), ("jt", 2))
     ]
-    write_curves(folders, layout, tmp_path)
+    write_curves(map(RunFolder, folders), layout, tmp_path)
     curves = pd.read_csv(tmp_path / CURVES)
     assert ",".join(curves.columns) == (
         "task,encoder,method,seed,criterion,threshold,layers,speedup,metric,value,run_hash"
@@ -67,7 +67,7 @@ def test_every_multi_exit_run_is_swept_by_its_main_metric_on_each_dev_set(tmp_pa
 
 
 def test_a_study_without_multi_exit_runs_has_no_curves(tmp_path: Path) -> None:
-    write_curves([finish(tmp_path, "ce", 1)], layout_of(tmp_path), tmp_path)
+    write_curves(map(RunFolder, [finish(tmp_path, "ce", 1)]), layout_of(tmp_path), tmp_path)
     assert (tmp_path / CURVES).read_text() == ",".join(CURVES_COLUMNS) + "\n"
 
 
@@ -75,7 +75,7 @@ def test_a_run_without_its_logits_is_named(tmp_path: Path) -> None:
     folder = finish(tmp_path, "jt", 1)
     (folder / LOGITS).unlink()
     with pytest.raises(InputError, match=r"seed-1/logits\.safetensors"):
-        write_curves([folder], layout_of(tmp_path), tmp_path)
+        write_curves(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
 
 
 def invented(curves: dict[tuple[str, int], list[tuple[float, float]]]) -> pd.DataFrame:

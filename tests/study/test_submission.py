@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from run_folders import finish_run
-from tiny_runs import train_run
+from tiny_runs import model_of, train_run
 from words import WORDS
 
 from acl_bert.encoders import encoder_fingerprint
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_csv, write_json
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
-from acl_bert.runs.files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS, run_path
+from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
@@ -142,14 +142,15 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
             training=Training(epochs=6, batch_size=16, learning_rate=5e-3, device="cpu"),
         )
     )
-    target = run_path(tmp_path, "mnli", "tiny", "jt", 1)
-    train_run(settings, tiny_encoder, tmp_path / "tokens", target, study=tmp_path, keep_model=True)
-    assert read_json(target / METRICS)["data"]["rows"]["test_mm"] == 5
+    run = train_run(
+        settings, tiny_encoder, tmp_path / "tokens", tmp_path / "store", keep_model=True
+    )
+    assert run.metrics()["data"]["rows"]["test_mm"] == 5
 
     study = layout(("mnli", "tiny", "jt"), multi_exit=("jt",))
-    write_submissions([target], study, {"mnli": spec}, tmp_path)
+    write_submissions([run], study, {"mnli": spec}, tmp_path)
     files = read_zip(tmp_path / SUBMISSIONS / "tiny.jt.zip")
-    model = MultiExitForSequenceClassification.from_pretrained(target / "model")
+    model = MultiExitForSequenceClassification.from_pretrained(model_of(run))
     answers = {
         name: predict(model, store.split(split), settings.training).argmax(axis=2)
         for split, name in (("test", "MNLI-m.tsv"), ("test_mm", "MNLI-mm.tsv"))

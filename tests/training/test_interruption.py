@@ -4,9 +4,7 @@ import errno
 import json
 import os
 import resource
-import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,12 @@ from safetensors import safe_open
 from tiny_runs import tiny_settings, train_run
 
 from acl_bert.errors import Interrupted, TrainingError
-from acl_bert.runs.code import Code, running_code
+from acl_bert.runs.code import Code
 from acl_bert.runs.files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder
 from acl_bert.settings.training import Training
 from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
+from acl_bert.training.checkpoints import CHECKPOINT
 from acl_bert.training.interruption import interruptible
 
 TRAINING = Training(epochs=3, batch_size=16, accumulation=2, device="cpu", batches="shuffled")
@@ -32,17 +31,18 @@ SAME = (METRICS, HISTORY, EPOCHS, PREDICTIONS)
 
 
 class Runs:
-    """Runs of one study folder each; `seed` and the method tell them apart."""
+    """Runs of one store each."""
 
     def __init__(self, encoder: Path, tokens: Path) -> None:
         self._encoder, self._tokens = encoder, tokens
 
     def __call__(
         self,
-        study: Path,
+        store: Path,
         method: str,
         minutes: float = 10.0,
         keep_model: bool = False,
+        code: Code | None = None,
         **training: object,
     ) -> tuple[RunFolder, list[str]]:
         """The finished run, and the lines it reported."""
@@ -50,8 +50,8 @@ class Runs:
         training = {"learning_rate": RATES[method]} | training
         run = train_run(
             tiny_settings(method, TRAINING.model_copy(update=training)), self._encoder,
-            self._tokens, study / "runs" / method, study=study, keep_model=keep_model,
-            minutes=minutes, report=said.append,
+            self._tokens, store, keep_model=keep_model, minutes=minutes, report=said.append,
+            code=code,
         )  # fmt: skip
         return run, said
 
@@ -193,9 +193,14 @@ class Killed(BaseException):
 
 
 def kill(
-    runs: Runs, study: Path, monkeypatch: pytest.MonkeyPatch, call: int, method: str = "acl"
+    runs: Runs,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: int,
+    method: str = "acl",
+    code: Code | None = None,
 ) -> Path:
-    """Leave a run as SIGKILL would, with a checkpoint after every update; its checkpoints."""
+    """Leave a run as SIGKILL would, with a checkpoint after every update; that file."""
 
     def die() -> None:
         raise Killed
@@ -203,16 +208,15 @@ def kill(
     with monkeypatch.context() as patch:
         at_call(patch, loop, "training_step", call, die)
         with pytest.raises(Killed):
-            runs(study, method, minutes=1e-9)
-    (folder,) = (study / "work").glob("*.checkpoints")
-    return folder
+            runs(store, method, minutes=1e-9, code=code)
+    (path,) = (store / "work").glob(f"*/{CHECKPOINT}")
+    return path
 
 
 def test_killed_it_loses_what_came_after_the_last_checkpoint_only(
     tmp_path: Path, runs: Runs, undisturbed: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = kill(runs, tmp_path, monkeypatch, call=9)
-    assert [path.stem for path in sorted(folder.iterdir())] == ["000000003", "000000004"]
+    kill(runs, tmp_path, monkeypatch, call=9)
     # What the history got after the checkpoint is done, and written, again.
     (history,) = (tmp_path / "work").glob(f"*/{HISTORY}")
     with history.open("a") as stream:
@@ -223,7 +227,7 @@ def test_killed_it_loses_what_came_after_the_last_checkpoint_only(
 
 
 @pytest.mark.parametrize("fault", ["torn", "damaged", "empty"])
-def test_a_checkpoint_that_cannot_be_used_gives_way_to_the_one_before(
+def test_with_a_checkpoint_that_cannot_be_used_it_starts_over(
     tmp_path: Path,
     runs: Runs,
     undisturbed: dict[str, RunFolder],
@@ -231,27 +235,17 @@ def test_a_checkpoint_that_cannot_be_used_gives_way_to_the_one_before(
     caplog: pytest.LogCaptureFixture,
     fault: str,
 ) -> None:
-    newest = max(kill(runs, tmp_path, monkeypatch, call=9).iterdir())
-    content = bytearray(newest.read_bytes())
+    path = kill(runs, tmp_path, monkeypatch, call=9)
+    content = bytearray(path.read_bytes())
     if fault == "torn":
-        newest.write_bytes(content[: len(content) // 2])
+        path.write_bytes(content[: len(content) // 2])
     elif fault == "damaged":
         content[-100] ^= 1  # one bit of a tensor
-        newest.write_bytes(content)
+        path.write_bytes(content)
     else:
-        newest.write_bytes(b"")
+        path.write_bytes(b"")
     run, said = runs(tmp_path, "acl")
-    assert "left out" in caplog.text and newest.name in caplog.text
-    assert any("goes on after update 3 of" in line for line in said)
-    assert_same(run, undisturbed["acl"])
-
-
-def test_without_a_checkpoint_that_can_be_used_it_starts_over(
-    tmp_path: Path, runs: Runs, undisturbed: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in kill(runs, tmp_path, monkeypatch, call=9).iterdir():
-        path.write_bytes(b"no safetensors")
-    run, said = runs(tmp_path, "acl")
+    assert "left out" in caplog.text and path.name in caplog.text
     assert not any("goes on" in line for line in said)
     assert_same(run, undisturbed["acl"])
 
@@ -267,97 +261,57 @@ def test_a_history_that_lost_rows_is_not_gone_on_with(
     assert_same(run, undisturbed["acl"])
 
 
+ANOTHER = Code(None, "another")
+
+
 def test_another_version_of_the_code_starts_over(
-    tmp_path: Path,
-    runs: Runs,
-    undisturbed: dict[str, RunFolder],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, runs: Runs, undisturbed: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "running_code", lambda: Code(None, "another"))
-        kill(runs, tmp_path, monkeypatch, call=9)
+    path = kill(runs, tmp_path, monkeypatch, call=9, code=ANOTHER)
     run, said = runs(tmp_path, "acl")
-    assert "another version of the code" in caplog.text
     assert not any("goes on" in line for line in said)
     assert_same(run, undisturbed["acl"])
+    assert path.is_file(), "the other code may go on with it"
 
 
 def test_other_settings_leave_the_checkpoint_alone(
     tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = kill(runs, tmp_path, monkeypatch, call=9)
+    path = kill(runs, tmp_path, monkeypatch, call=9)
     run, said = runs(tmp_path, "acl", learning_rate=2e-3)
-    assert run.run_hash != folder.stem
+    assert run.run_hash != path.parent.name
     assert not any("goes on" in line for line in said)
-    assert len(list(folder.iterdir())) == 2
+    assert path.is_file()
     assert run.config()["training"]["learning_rate"] == pytest.approx(2e-3)
 
 
-def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on a training is a failure."""
-    monkeypatch.delattr(run_module, "train")
-
-
-def test_a_finished_run_that_was_taken_away_is_put_back(
+def test_what_is_in_the_store_is_not_trained_again(
     tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By other code neither, where the study does not ask for its own."""
     run, _ = runs(tmp_path, "acl", keep_model=True)
-    before = {path.relative_to(run.path): path.stat().st_ino for path in run.path.rglob("*.*")}
-    shutil.rmtree(run.path)
-    with monkeypatch.context() as patch:
-        untrained(patch)
-        runs(tmp_path, "acl", keep_model=True)  # from its spare
-        runs(tmp_path, "acl", keep_model=True)  # since it is there
-    for path, inode in before.items():
-        assert (run.path / path).stat().st_ino == inode
+    monkeypatch.delattr(run_module, "train")
+    for code in (None, ANOTHER):
+        again, _ = runs(tmp_path, "acl", keep_model=True, code=code)
+        assert again.path == run.path
 
 
-@pytest.mark.parametrize(
-    "change", ["other code", "other settings", "damaged", "without its model", "torn"]
-)
-def test_what_is_not_the_very_run_is_not_put_back(
-    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+@pytest.mark.parametrize("change", ["other settings", "damaged", "torn", "without its model"])
+def test_what_is_not_the_very_run_whole_is_trained(tmp_path: Path, runs: Runs, change: str) -> None:
     run, _ = runs(tmp_path, "acl")
-    started = run.metrics_path.stat().st_ino
     if change == "damaged":
-        with run.predictions_path.open("a") as stream:  # of the spare too: they are one file
-            stream.write("1")
-        os.utime(run.predictions_path, (time.time() + 5,) * 2)
+        content = bytearray(run.predictions_path.read_bytes())
+        content[-3] ^= 1  # as many bytes as before
+        run.predictions_path.write_bytes(content)
     elif change == "torn":
         run.metrics_path.write_text("{")
-    elif change == "other code":
-        monkeypatch.setattr(run_module, "running_code", lambda: Code(None, "another"))
-    shutil.rmtree(run.path)
     settings: dict[str, Any] = {"other settings": {"epochs": 2}}.get(change, {})
-    again, _ = runs(tmp_path, "acl", keep_model=change == "without its model", **settings)
-    assert again.metrics_path.stat().st_ino != started
-    assert again.metrics()["run_hash"] and again.predictions_path.is_file()
-
-
-def test_a_checkpoint_is_of_the_code_that_began(
-    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even where its files have changed since."""
-    began = running_code()
-    with monkeypatch.context() as patch:
-        patch.setattr("acl_bert.runs.code.content_hash", lambda files: "changed since")
-        folder = kill(runs, tmp_path, monkeypatch, call=9)
-    for path in folder.iterdir():
-        with safe_open(path, "pt") as file:
-            assert file.metadata()["code"] == began.digest
-
-
-def test_what_cannot_be_used_makes_way(
-    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a later number of no use would be kept in the place of a whole one."""
-    folder = kill(runs, tmp_path, monkeypatch, call=9)
-    (folder / "000009999.safetensors").write_bytes(b"of no use")
-    (folder / ".000000005.safetensors.0.part").write_bytes(b"half")
-    kill(runs, tmp_path, monkeypatch, call=5)  # two updates later
-    assert [path.stem for path in sorted(folder.iterdir())] == ["000000005", "000000006"]
+    again, said = runs(tmp_path, "acl", keep_model=change == "without its model", **settings)
+    assert any("epoch 1/" in line for line in said)
+    aside = list((tmp_path / "damaged").glob("*"))
+    assert len(aside) == (change in ("damaged", "torn"))
+    assert (again.path == run.path) == (change != "other settings")
+    json.loads(again.metrics_path.read_text())
 
 
 def test_who_lost_the_run_writes_no_checkpoint(
@@ -370,9 +324,10 @@ def test_who_lost_the_run_writes_no_checkpoint(
     at_call(monkeypatch, loop, "training_step", 5, lose)
     with pytest.raises(TrainingError, match="has taken this run over"):
         runs(tmp_path, "acl", minutes=1e-9)
-    (folder,) = (tmp_path / "work").glob("*.checkpoints")
-    assert [path.stem for path in sorted(folder.iterdir())] == ["000000001", "000000002"]
-    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("acl"))
+    (path,) = (tmp_path / "work").glob(f"*/{CHECKPOINT}")
+    with safe_open(path, "pt") as file:
+        assert file.metadata()["update"] == "2"
+    assert not list(tmp_path.glob(f"*/{METRICS}"))
 
 
 def test_a_full_disk_is_said_and_with_room_the_run_goes_on(
@@ -396,7 +351,7 @@ def test_a_full_disk_is_said_and_with_room_the_run_goes_on(
         with pytest.raises(OSError) as raised:
             runs(tmp_path, "acl", minutes=1e-9)
     assert raised.value.errno == errno.EFBIG
-    assert str(raised.value.filename).endswith("000000002.safetensors")
+    assert str(raised.value.filename).endswith(CHECKPOINT)
     run, said = runs(tmp_path, "acl")
     assert any("goes on after update 1 of" in line for line in said)
     assert_same(run, undisturbed["acl"])

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings, train_run
+from tiny_runs import model_of, tiny_settings, train_run
 
 from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.runs.files import HISTORY_COLUMNS, PUBLISHED, RunFolder
+from acl_bert.runs.store import MANIFEST
 from acl_bert.settings.method import Method
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
@@ -30,7 +31,7 @@ def settings(method: str = "acl", seed: int = 1, **training: Any) -> RunSettings
 def run(
     folder: Path, encoder: Path, tokens: Path, chosen: RunSettings, keep_model: bool = False
 ) -> RunFolder:
-    made = train_run(chosen, encoder, tokens, folder / "run", keep_model=keep_model)
+    made = train_run(chosen, encoder, tokens, folder, keep_model=keep_model)
     assert not list((folder / "work").iterdir())
     return made
 
@@ -48,7 +49,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def test_every_file_is_there_and_says_the_same(acl_run: RunFolder) -> None:
-    assert {path.name for path in acl_run.path.iterdir()} == {*PUBLISHED, "model"}
+    assert {path.name for path in acl_run.path.iterdir()} == {*PUBLISHED, MANIFEST}
     metrics, history = acl_run.metrics(), acl_run.history()
     assert list(read(acl_run.history_path)[0]) == list(HISTORY_COLUMNS)
     assert len(history) == 3 * 6  # 96 rows in batches of 16
@@ -93,7 +94,7 @@ def test_the_task_is_learned(
 
 
 def test_the_model_comes_back(acl_run: RunFolder, tiny_task: Path) -> None:
-    model = EncoderClassifier.from_pretrained(acl_run.model_path)
+    model = EncoderClassifier.from_pretrained(model_of(acl_run))
     assert model.config.id2label == {0: "no", 1: "yes"}
     dev = TokenStore(tiny_task).split("dev")
     logits = predict(model, dev, settle(settings()).training)

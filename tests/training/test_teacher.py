@@ -1,7 +1,6 @@
 """A student learns from the run that comes first: its weights, and what it made of the rows."""
 
 import copy
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings, train_run
+from tiny_runs import model_of, tiny_job, tiny_settings, train_run
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import acl_bert.model  # noqa: F401  # makes the models' types known
 from acl_bert.errors import InputError
-from acl_bert.model.build import build_classifier, start_from
+from acl_bert.model.build import build_classifier, load_model, start_from
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.runs.files import PUBLISHED, RunFolder
+from acl_bert.runs.store import MANIFEST, Store
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training
@@ -25,12 +25,11 @@ from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.batches import load_batch
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
+from acl_bert.training.run import Job
 from acl_bert.training.step import training_step
 from acl_bert.training.teacher import (
     Teacher,
     TeacherItems,
-    check_teacher,
-    load_teacher,
     read_teacher_outputs,
     teacher_items,
     write_teacher_outputs,
@@ -40,20 +39,22 @@ TRAINING = Training(epochs=1, batch_size=16, learning_rate=1e-3, device="cpu", p
 CPU = torch.device("cpu")
 
 
+def settings(method: str, epochs: int = 1) -> RunSettings:
+    return tiny_settings(method, TRAINING.model_copy(update={"epochs": epochs}))
+
+
 def run(
-    folder: Path,
-    encoder: Path,
-    tokens: Path,
-    method: str,
-    teacher_run: Path | None = None,
-    teacher_outputs: Path | None = None,
-    epochs: int = 1,
-) -> RunFolder:
-    settings = tiny_settings(method, TRAINING.model_copy(update={"epochs": epochs}))
-    target = folder / method
+    store: Path, encoder: Path, tokens: Path, method: str, teacher: Job | None = None,
+    epochs: int = 1, **options: Any,
+) -> RunFolder:  # fmt: skip
     return train_run(
-        settings, encoder, tokens, target, teacher_run, teacher_outputs, keep_model=True
+        settings(method, epochs), encoder, tokens, store, teacher, keep_model=True, **options
     )
+
+
+@pytest.fixture(scope="module")
+def taught_by(tiny_encoder: Path, tiny_task: Path) -> Job:
+    return tiny_job(settings("acl", epochs=3), tiny_encoder, tiny_task, keep_model=True)
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +65,15 @@ def study(
     folder = tmp_path_factory.mktemp("teacher")
     teacher = run(folder, tiny_encoder, tiny_task, "acl", epochs=3)
     outputs = folder / "acl.safetensors"
-    write_teacher_outputs(teacher.path, TokenStore(tiny_task), TRAINING, outputs)
+    write_teacher_outputs(model_of(teacher), TokenStore(tiny_task), TRAINING, outputs)
     return teacher, outputs
 
 
-def follow(teacher: Teacher, folder: Path, encoder: Path, tokens: Path) -> list[float]:
+def follow(teacher: Teacher, model_folder: Path, encoder: Path, tokens: Path) -> list[float]:
     """The losses of a student's first 20 steps."""
     torch.manual_seed(2)
     model = build_classifier(str(encoder), None, ["no", "yes"], "pooler", every_layer=True)
-    start_from(model, load_teacher(folder))
+    start_from(model, load_model(model_folder))
     method, rows = method_rows()["acl_cl"], TokenStore(tokens).split("train")
     plan = Plan(method, model.exits, teacher_depth=3)
     optimiser = Optimiser(model, TRAINING, 20)
@@ -95,14 +96,14 @@ def test_twenty_steps_are_those_with_a_recomputed_teacher(
 ) -> None:
     run_folder, outputs = study
     store = TokenStore(tiny_task)
-    model, rows = load_teacher(run_folder.path).eval(), store.split("train")
+    model, rows = load_model(model_of(run_folder)), store.split("train")
 
     def recomputed(batch: np.ndarray) -> TeacherItems:
         return teacher_items(model, load_batch(rows, batch, CPU)[0])
 
-    cached = read_teacher_outputs(outputs, run_folder.path, store, CPU)
+    cached = read_teacher_outputs(outputs, CPU)
     first, second = (
-        follow(teacher, run_folder.path, tiny_encoder, tiny_task)
+        follow(teacher, model_of(run_folder), tiny_encoder, tiny_task)
         for teacher in (cached, recomputed)
     )
     assert first == pytest.approx(second, abs=1e-4)
@@ -110,59 +111,53 @@ def test_twenty_steps_are_those_with_a_recomputed_teacher(
     def of_other_rows(batch: np.ndarray) -> TeacherItems:
         return recomputed((batch + 1) % len(rows))
 
-    other = follow(of_other_rows, run_folder.path, tiny_encoder, tiny_task)
+    other = follow(of_other_rows, model_of(run_folder), tiny_encoder, tiny_task)
     assert first != pytest.approx(other, abs=1e-4), "the comparison must be able to fail"
 
 
-def test_outputs_of_another_run_or_other_rows_are_refused(
-    study: tuple[RunFolder, Path], tiny_task: Path, tmp_path: Path
+def test_outputs_that_cannot_be_read_are_named(
+    study: tuple[RunFolder, Path], tmp_path: Path
 ) -> None:
-    run_folder, outputs = study
-    store = TokenStore(tiny_task)
-    # The same settings, trained at another time: other weights, perhaps, under the same hash.
-    again = tmp_path / "again"
-    shutil.copytree(run_folder.path, again)
-    timings = json.loads((again / "timings.json").read_text())
-    (again / "timings.json").write_text(json.dumps(timings | {"started": "2026-01-01T00:00:00"}))
-    with pytest.raises(InputError, match=r"of another training; make it again"):
-        read_teacher_outputs(outputs, again, store, CPU)
-    store.description = store.description | {"fingerprint": "other"}
-    with pytest.raises(InputError, match=r"of another tokens; make it again"):
-        read_teacher_outputs(outputs, run_folder.path, store, CPU)
-    (tmp_path / "torn.safetensors").write_bytes(outputs.read_bytes()[:100])
+    (tmp_path / "torn.safetensors").write_bytes(study[1].read_bytes()[:100])
     for name in ("torn", "absent"):
-        with pytest.raises(InputError, match=f"{name}.safetensors: .*make it again"):
-            read_teacher_outputs(tmp_path / f"{name}.safetensors", run_folder.path, store, CPU)
+        with pytest.raises(InputError, match=f"{name}.safetensors: .*it is made again"):
+            read_teacher_outputs(tmp_path / f"{name}.safetensors", CPU)
 
 
-def test_a_teacher_of_other_rows_is_refused(
-    study: tuple[RunFolder, Path], tiny_task: Path, tmp_path: Path
+def test_a_teacher_whose_model_is_gone_is_trained_again_to_the_same_bits(
+    tmp_path: Path, tiny_encoder: Path, tiny_task: Path
 ) -> None:
-    store = TokenStore(tiny_task)
-    for key in ("fingerprint", "encoder_fingerprint"):
-        store.description = TokenStore(tiny_task).description | {key: "other"}
-        with pytest.raises(InputError, match="trained on other rows, or from another encoder"):
-            check_teacher(study[0].path, store)
-        with pytest.raises(InputError, match="run the teacher again"):
-            write_teacher_outputs(study[0].path, store, TRAINING, tmp_path / "outputs")
-
-
-def test_a_teacher_without_its_model_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such model.*run the teacher first"):
-        load_teacher(tmp_path)
+    """Its run in the store stays what it is; its outputs are made once for all students."""
+    taught_by = tiny_job(settings("acl"), tiny_encoder, tiny_task, keep_model=True)
+    first = run(tmp_path / "whole", tiny_encoder, tiny_task, "acl_cl", taught_by)
+    store = Store(tmp_path / "pruned")
+    teacher = run(store.root, tiny_encoder, tiny_task, "acl")
+    before = {path: path.stat().st_ino for path in teacher.path.iterdir()}
+    shutil.rmtree(store.root / "heavy")
+    said: list[str] = []
+    second = run(store.root, tiny_encoder, tiny_task, "acl_cl", taught_by, report=said.append)
+    assert any("tiny · acl · " in line for line in said)
+    assert not any("not quite those" in line for line in said)
+    for name in ("metrics.json", "history.csv", "predictions.csv"):
+        assert (first.path / name).read_bytes() == (second.path / name).read_bytes(), name
+    assert {path: path.stat().st_ino for path in teacher.path.iterdir()} == before
+    outputs = store.teacher_outputs(teacher.path.name)
+    made = outputs.stat().st_mtime_ns
+    run(store.root, tiny_encoder, tiny_task, "logits_kd", taught_by)
+    assert outputs.stat().st_mtime_ns == made
 
 
 @pytest.fixture(scope="module")
-def student(study: tuple[RunFolder, Path], tiny_encoder: Path, tiny_task: Path) -> RunFolder:
-    teacher, outputs = study
-    folder = outputs.parent
-    return run(folder, tiny_encoder, tiny_task, "acl_cl", teacher.path, outputs, epochs=2)
+def student(
+    study: tuple[RunFolder, Path], taught_by: Job, tiny_encoder: Path, tiny_task: Path
+) -> RunFolder:
+    return run(study[0].path.parent, tiny_encoder, tiny_task, "acl_cl", taught_by, epochs=2)
 
 
 def test_a_students_files_know_every_exit_and_the_teacher(
     study: tuple[RunFolder, Path], student: RunFolder
 ) -> None:
-    assert {path.name for path in student.path.iterdir()} == {*PUBLISHED, "model"}
+    assert {path.name for path in student.path.iterdir()} == {*PUBLISHED, MANIFEST}
     metrics = student.metrics()
     assert metrics["depth"] == 3
     assert list(metrics["exits"]) == ["1", "2", "3"]
@@ -204,20 +199,21 @@ def test_the_epoch_is_chosen_by_the_mean_over_exits_or_by_the_last(
     assert chosen["value"] == pytest.approx(0.6 if selected_by == "mean" else 0.9)
 
 
-def test_a_students_hash_depends_on_its_teacher(
-    study: tuple[RunFolder, Path], student: RunFolder, tiny_encoder: Path, tiny_task: Path
+def test_a_students_key_depends_on_its_teacher(
+    taught_by: Job, tiny_encoder: Path, tiny_task: Path
 ) -> None:
-    settings = RunSettings.model_validate(
-        {name: student.config()[name] for name in RunSettings.model_fields}
-    )
-    hashes = {settings.identity("t", "e", teacher) for teacher in (None, "a", "b")}
-    assert len(hashes) == 3
+    other = tiny_job(settings("acl"), tiny_encoder, tiny_task)
+    keys = {
+        tiny_job(settings("acl_cl"), tiny_encoder, tiny_task, teacher).key_hash
+        for teacher in (None, taught_by, other)
+    }
+    assert len(keys) == 3
 
 
 def test_a_kept_model_comes_back_by_auto_class_with_card_and_tokenizer(
     student: RunFolder, tiny_task: Path
 ) -> None:
-    model = AutoModelForSequenceClassification.from_pretrained(student.model_path).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(model_of(student)).eval()
     assert isinstance(model, MultiExitForSequenceClassification)
     rows = TokenStore(tiny_task).split("dev")
     inputs, labels = load_batch(rows, np.arange(48), CPU)
@@ -227,9 +223,9 @@ def test_a_kept_model_comes_back_by_auto_class_with_card_and_tokenizer(
     np.testing.assert_allclose(output.logits.numpy(), logits, atol=1e-5)
     expected = sum(torch.nn.functional.cross_entropy(output.logits[:, m], labels) for m in range(3))
     torch.testing.assert_close(output.loss, expected)
-    tokenizer = AutoTokenizer.from_pretrained(student.model_path)
+    tokenizer = AutoTokenizer.from_pretrained(model_of(student))
     assert tokenizer.model_max_length == TRAINING.max_length
-    card = (student.model_path / "README.md").read_text()
+    card = (model_of(student) / "README.md").read_text()
     assert card.startswith("---\n") and "ACL-CL on tiny" in card
     for layer, scores in student.metrics()["exits"].items():
         assert f"| {layer} | {scores['accuracy']:.4f} |" in card
@@ -238,7 +234,7 @@ def test_a_kept_model_comes_back_by_auto_class_with_card_and_tokenizer(
 def test_a_teacher_of_several_exits_teaches_by_its_last(
     student: RunFolder, tiny_encoder: Path, tiny_task: Path
 ) -> None:
-    teacher = load_teacher(student.path)
+    teacher = load_model(model_of(student))
     assert teacher.exits == (1, 2, 3)
     inputs, _ = load_batch(TokenStore(tiny_task).split("dev"), np.arange(8), CPU)
     items = teacher_items(teacher, inputs)
@@ -262,7 +258,7 @@ def test_a_student_deeper_than_its_teacher_is_refused(tiny_encoder: Path) -> Non
 def test_a_student_starts_as_its_teacher(
     study: tuple[RunFolder, Path], tiny_encoder: Path, tiny_task: Path
 ) -> None:
-    teacher = load_teacher(study[0].path).eval()
+    teacher = load_model(model_of(study[0]))
     inputs, _ = load_batch(TokenStore(tiny_task).split("dev"), np.arange(8), CPU)
 
     def build(**more: Any) -> EncoderClassifier:

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings, train_run
+from tiny_runs import model_of, tiny_job, tiny_settings, train_run
 
-from acl_bert.model.build import build_classifier
+from acl_bert.model.build import build_classifier, load_model
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.runs.files import PUBLISHED, RunFolder
+from acl_bert.runs.store import MANIFEST
 from acl_bert.settings.base import merge
 from acl_bert.settings.method import Method, method_rows
 from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import run as training_run
-from acl_bert.training.teacher import load_teacher, write_teacher_outputs
+from acl_bert.training.run import Job
 
 TRAINING = Training(epochs=1, batch_size=16, learning_rate=1e-3, device="cpu", precision="fp32")
 STEPS = 6  # 96 rows in batches of 16
@@ -29,46 +29,32 @@ def row(name: str, **changes: Any) -> Method:
     return Method.model_validate(merge(method_rows()[name].model_dump(by_alias=True), changes))
 
 
-@dataclass(frozen=True)
-class Taught:
-    """A teacher's run, and the file of its outputs."""
-
-    run: RunFolder
-    outputs: Path
-
-
 class Runs:
-    """Runs of one seed in one folder, and the teachers that they share."""
+    """Runs of one seed in one store, and the teachers that they share."""
 
     def __init__(self, folder: Path, encoder: Path, tokens: Path) -> None:
         self.folder, self.encoder, self.tokens = folder, encoder, tokens
-        self._teachers: dict[tuple[str, str], Taught] = {}
-        self._count = 0
 
-    def teacher(self, method: Method) -> Taught | None:
-        """That of a student, with the student's representation, trained at its first call."""
-        if method.teacher is None:
-            return None
-        key = method.teacher, method.representation
-        if key not in self._teachers:
-            teacher = row(method.teacher, representation=method.representation)
-            run = self._run(teacher, None, keep_model=True)
-            outputs = self.folder / f"{'-'.join(key)}.safetensors"
-            write_teacher_outputs(run.path, TokenStore(self.tokens), TRAINING, outputs)
-            self._teachers[key] = Taught(run, outputs)
-        return self._teachers[key]
+    def teacher(self, method: Method) -> RunFolder | None:
+        """That of a student, with the student's representation."""
+        job = self._teacher_job(method)
+        return None if job is None else self._run(job.settings.method, None, keep_model=True)
 
     def __call__(self, method: Method, keep_model: bool = False) -> RunFolder:
-        return self._run(method, self.teacher(method), keep_model)
+        return self._run(method, self._teacher_job(method), keep_model)
 
-    def _run(self, method: Method, teacher: Taught | None, keep_model: bool) -> RunFolder:
-        self._count += 1
-        target = self.folder / str(self._count)
-        taught_by, outputs = (teacher.run.path, teacher.outputs) if teacher else (None, None)
+    def _teacher_job(self, method: Method) -> Job | None:
+        if method.teacher is None:
+            return None
+        teacher = row(method.teacher, representation=method.representation)
+        settings = tiny_settings(teacher, TRAINING)
+        return tiny_job(settings, self.encoder, self.tokens, keep_model=True)
+
+    def _run(self, method: Method, teacher: Job | None, keep_model: bool) -> RunFolder:
+        settings = tiny_settings(method, TRAINING)
         return train_run(
-            tiny_settings(method, TRAINING), self.encoder, self.tokens, target, taught_by, outputs,
-            keep_model=keep_model,
-        )  # fmt: skip
+            settings, self.encoder, self.tokens, self.folder, teacher, keep_model=keep_model
+        )
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +68,10 @@ def acl_cl(runs: Runs) -> RunFolder:
     return runs(row("acl_cl"))
 
 
-def check(run: RunFolder, method: Method, teacher: Taught | None) -> None:
+def check(run: RunFolder, method: Method, teacher: RunFolder | None) -> None:
     """The run's files, its exits, its scores, and each step's cells."""
     names = {path.name for path in run.path.iterdir()}
-    assert names - {"model"} == set(PUBLISHED)
+    assert names == {*PUBLISHED, MANIFEST}
     metrics = run.metrics()
     depth = method.layers or DEPTH
     exits = list(range(1, depth + 1)) if method.is_multi_exit else [depth]
@@ -93,7 +79,7 @@ def check(run: RunFolder, method: Method, teacher: Taught | None) -> None:
     assert list(metrics["exits"]) == [str(layer) for layer in exits]
     assert metrics["exits"][str(depth)] == metrics["metrics"]
     assert np.isfinite([v for scores in metrics["exits"].values() for v in scores.values()]).all()
-    assert metrics["teacher"] == (teacher.run.run_hash if teacher else None)
+    assert metrics["teacher"] == (teacher.run_hash if teacher else None)
     logits, labels = run.dev_logits()["dev"]
     assert logits.shape == (48, len(exits), 2) and labels.shape == (48,)
     assert np.isfinite(logits).all()
@@ -193,7 +179,7 @@ def test_on_a_frozen_backbone_the_shallow_exits_alone_move(runs: Runs, name: str
     run = runs(method, keep_model=True)
     taught = runs.teacher(method)
     assert taught is not None
-    ours, teacher = load_teacher(run.path), load_teacher(taught.run.path)
+    ours, teacher = load_model(model_of(run)), load_model(model_of(taught))
     assert_same(ours.encoder, teacher.encoder)
     assert_same(ours.heads[-1], teacher.heads[-1])
     torch.manual_seed(1)
@@ -204,7 +190,7 @@ def test_on_a_frozen_backbone_the_shallow_exits_alone_move(runs: Runs, name: str
             assert not torch.equal(value, drawn[parameter]), f"heads.{place}.{parameter}"
     # So its last exit answers as the teacher.
     np.testing.assert_allclose(
-        run.dev_logits()["dev"][0][:, -1], taught.run.dev_logits()["dev"][0][:, 0], atol=1e-6
+        run.dev_logits()["dev"][0][:, -1], taught.dev_logits()["dev"][0][:, 0], atol=1e-6
     )
 
 
@@ -227,7 +213,7 @@ class Start:
 
 
 @pytest.fixture(scope="module")
-def starts(runs: Runs) -> dict[str, Start]:
+def starts(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> dict[str, Start]:
     methods = {
         "jt": row("jt"),
         "acl_cl": row("acl_cl"),
@@ -235,8 +221,9 @@ def starts(runs: Runs) -> dict[str, Start]:
         "acl_cl, encoder": row("acl_cl", start="encoder"),
         "logits_kd, encoder": row("logits_kd", start="encoder"),
     }
+    fresh = Runs(tmp_path_factory.mktemp("starts"), runs.encoder, runs.tokens)
     for method in methods.values():
-        runs.teacher(method)  # trained before anything is watched
+        fresh.teacher(method)  # trained before anything is watched
     found = {}
     train = training_run.train
     with pytest.MonkeyPatch.context() as patch:
@@ -252,7 +239,7 @@ def starts(runs: Runs) -> dict[str, Start]:
                 return train(model, *more)
 
             patch.setattr(training_run, "train", watched)
-            history = runs(method).history()
+            history = fresh(method).history()
             ((shallow, state),) = seen
             found[name] = Start(shallow, state, history)
     return found

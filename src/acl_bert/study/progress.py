@@ -29,7 +29,7 @@ class Progress:
 
 
 def progress(runs: Iterable[Run], folder: Path) -> Progress:
-    """Of the runs of the study in `folder`; tuning runs count like any.
+    """Of the runs that lie, or will lie, in a study's folder; tuning runs count like any.
 
     Reads nothing but the finished runs' timings. A run to come is expected to take as long as the
     finished ones nearest to it did on average; and as many to go on at a time as so far: the sum of
@@ -38,7 +38,8 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
     """
     lasted: list[tuple[Run, float]] = []
     spans: list[tuple[float, float]] = []
-    to_come, store = [], Store.beside(folder)
+    to_come = []
+    store = Store.beside(folder)
     for run in runs:
         try:
             files = store.named(run.path(folder))

@@ -9,7 +9,7 @@ from run_folders import finish_run, write_task
 from safetensors.numpy import save_file
 
 from acl_bert.errors import InputError
-from acl_bert.runs.files import REPRESENTATIONS
+from acl_bert.runs.files import REPRESENTATIONS, RunFolder
 from acl_bert.study.analyses.clusters import (
     CLUSTERS,
     CLUSTERS_COLUMNS,
@@ -71,7 +71,7 @@ def test_every_run_has_its_numbers_at_the_first_quarters_exit(tmp_path: Path) ->
         finish(tmp_path, "acl_cl", 1),
         finish(tmp_path, "jt_scl", 1, embeddings=OWN[::-1].copy()),
     ]
-    write_clusters(folders, layout_of(tmp_path), tmp_path)
+    write_clusters(map(RunFolder, folders), layout_of(tmp_path), tmp_path)
     table = pd.read_csv(tmp_path / CLUSTERS)
     assert ",".join(table.columns) == (
         "task,encoder,method,seed,exit,depth,silhouette,own_label_share,run_hash"
@@ -90,7 +90,7 @@ def test_every_run_has_its_numbers_at_the_first_quarters_exit(tmp_path: Path) ->
 def test_samples_and_label_embeddings_of_one_seed_have_places(tmp_path: Path) -> None:
     layout = layout_of(tmp_path)
     folders = [finish(tmp_path, *run) for run in (("acl_cl", 1), ("acl_cl", 2), ("jt_scl", 2))]
-    write_clusters(folders, layout, tmp_path)
+    write_clusters(map(RunFolder, folders), layout, tmp_path)
     points = pd.read_csv(tmp_path / TSNE_POINTS)
     assert ",".join(points.columns) == "task,encoder,method,seed,kind,class,x,y"
     assert points["seed"].eq(2).all()  # that both methods have
@@ -102,7 +102,7 @@ def test_samples_and_label_embeddings_of_one_seed_have_places(tmp_path: Path) ->
     ]
     assert np.isfinite(points[["x", "y"]].to_numpy()).all()
     first = (tmp_path / TSNE_POINTS).read_bytes()
-    write_clusters(reversed(folders), layout, tmp_path)
+    write_clusters(map(RunFolder, reversed(folders)), layout, tmp_path)
     assert (tmp_path / TSNE_POINTS).read_bytes() == first
 
 
@@ -112,7 +112,7 @@ def test_label_embeddings_lie_among_their_class(tmp_path: Path) -> None:
     centres = draw.normal(size=(2, 16)).astype(np.float32)
     h = centres[labels] + 0.2 * draw.normal(size=(80, 16)).astype(np.float32)
     folder = finish(tmp_path, "acl_cl", 1, h=h, labels=labels, embeddings=100 * centres)
-    write_clusters([folder], layout_of(tmp_path), tmp_path)
+    write_clusters(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
     points = pd.read_csv(tmp_path / TSNE_POINTS)
     means = points[points["kind"] == "sample"].groupby("class")[["x", "y"]].mean()
     for row in points[points["kind"] == "label"].to_dict("records"):
@@ -129,7 +129,7 @@ def test_an_undefined_silhouette_is_an_empty_cell(
     embeddings = np.eye(4, 2, dtype=np.float32)
     folder = finish(tmp_path, "jt_scl", 1, labels=np.array(labels), embeddings=embeddings)
     layout = layout_of(tmp_path)
-    write_clusters([folder], layout, tmp_path)
+    write_clusters(map(RunFolder, [folder]), layout, tmp_path)
     clusters = pd.read_csv(tmp_path / CLUSTERS)
     assert clusters["silhouette"].isna().all() == (silhouette is None)
     table = clusters_table(clusters, layout)
@@ -141,7 +141,7 @@ def test_an_undefined_silhouette_is_an_empty_cell(
 @pytest.mark.parametrize("rows", [0, 1])
 def test_too_few_samples_are_no_crash(tmp_path: Path, rows: int) -> None:
     folder = finish(tmp_path, "jt_scl", 1, h=H[:rows], labels=LABELS[:rows])
-    write_clusters([folder], layout_of(tmp_path), tmp_path)
+    write_clusters(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
     (row,) = pd.read_csv(tmp_path / CLUSTERS, dtype=str, keep_default_na=False).to_dict("records")
     assert (row["silhouette"], row["own_label_share"]) == ("", "1.0" if rows else "")
     assert pd.read_csv(tmp_path / TSNE_POINTS).empty
@@ -149,7 +149,7 @@ def test_too_few_samples_are_no_crash(tmp_path: Path, rows: int) -> None:
 
 def test_collapsed_vectors_are_no_crash(tmp_path: Path) -> None:
     folder = finish(tmp_path, "jt_scl", 1, h=np.zeros_like(H))
-    write_clusters([folder], layout_of(tmp_path), tmp_path)
+    write_clusters(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
     (row,) = pd.read_csv(tmp_path / CLUSTERS).to_dict("records")
     assert row["silhouette"] == 0
 
@@ -158,10 +158,10 @@ def test_a_run_without_representations_is_to_be_repeated(tmp_path: Path) -> None
     folder = finish(tmp_path, "jt_scl", 1)
     (folder / REPRESENTATIONS).unlink()
     with pytest.raises(InputError, match=r"seed-1/representations\.safetensors.*run it again"):
-        write_clusters([folder], layout_of(tmp_path), tmp_path)
+        write_clusters(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
     broken = finish(tmp_path, "jt_scl", 2, h=np.full_like(H, np.nan))
     with pytest.raises(InputError, match=r"seed-2.*not finite; run it again"):
-        write_clusters([broken], layout_of(tmp_path), tmp_path)
+        write_clusters(map(RunFolder, [broken]), layout_of(tmp_path), tmp_path)
 
 
 def invented() -> pd.DataFrame:
@@ -218,7 +218,7 @@ def test_methods_lie_side_by_side(tmp_path: Path) -> None:
 
 def test_a_study_without_such_runs_has_empty_files(tmp_path: Path) -> None:
     layout = layout_of(tmp_path)
-    write_clusters([finish(tmp_path, "ce", 1)], layout, tmp_path)
+    write_clusters(map(RunFolder, [finish(tmp_path, "ce", 1)]), layout, tmp_path)
     clusters, points = (pd.read_csv(tmp_path / name) for name in (CLUSTERS, TSNE_POINTS))
     assert clusters.empty and points.empty
     text = markdown("", clusters_grids(clusters_table(clusters, layout), layout))

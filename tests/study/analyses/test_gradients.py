@@ -12,7 +12,7 @@ from run_folders import as_json, finish_run, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv, write_json
-from acl_bert.runs.files import HISTORY, HISTORY_COLUMNS, METRICS
+from acl_bert.runs.files import HISTORY, HISTORY_COLUMNS, METRICS, RunFolder
 from acl_bert.study.analyses.gradients import (
     GRADIENTS,
     GRADIENTS_COLUMNS,
@@ -69,7 +69,7 @@ def test_every_step_of_an_observing_run_is_written_in_order(tmp_path: Path) -> N
         finish(tmp_path, "scl_seen", 2, [(80.0, 95.0), (None, 70.0)]),
         finish(tmp_path, "embed_seen", 1, [(81.5, None)]),
     ]
-    write_gradients(folders, layout_of(tmp_path), tmp_path)
+    write_gradients(map(RunFolder, folders), layout_of(tmp_path), tmp_path)
     assert (tmp_path / GRADIENTS).read_text().splitlines() == [
         "task,encoder,method,seed,step,share,angle,angle_h,run_hash",
         f"rte,tiny,embed_seen,1,1,1.0,81.5,,{'a' * 64}",
@@ -86,7 +86,11 @@ def test_only_an_angle_over_the_encoder_is_called_so(
     tmp_path: Path, scope: str, expected: str
 ) -> None:
     angles: Angles = [(80.0, None if scope == "representation" else 85.0)]
-    write_gradients([finish(tmp_path, "scl_seen", 1, angles, scope)], layout_of(tmp_path), tmp_path)
+    write_gradients(
+        map(RunFolder, [finish(tmp_path, "scl_seen", 1, angles, scope)]),
+        layout_of(tmp_path),
+        tmp_path,
+    )
     _, row = (tmp_path / GRADIENTS).read_text().splitlines()
     assert row == f"rte,tiny,scl_seen,1,1,{expected},{'a' * 64}"
 
@@ -108,7 +112,7 @@ def test_a_damaged_history_is_named(tmp_path: Path) -> None:
     folder = finish(tmp_path, "scl_seen", 1, [(80.0, 85.0)])
     (folder / HISTORY).write_text((folder / HISTORY).read_text() + "2,1\n")
     with pytest.raises(InputError, match=r"history\.csv, line 3"):
-        write_gradients([folder], layout_of(tmp_path), tmp_path)
+        write_gradients(map(RunFolder, [folder]), layout_of(tmp_path), tmp_path)
 
 
 def invented(runs: Iterable[tuple[str, int, Angles]]) -> pd.DataFrame:

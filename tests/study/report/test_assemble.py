@@ -13,7 +13,8 @@ from run_folders import finish_run, start_run, write_task
 from study.report.pages import Page, write_png
 
 from acl_bert.files import read_json, write_json, write_text
-from acl_bert.runs.files import CONFIG, METRICS, find_runs, run_path
+from acl_bert.runs.files import CONFIG, find_names, name_path
+from acl_bert.runs.store import Store
 from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
 from acl_bert.study.analyses.gradients import GRADIENTS
 from acl_bert.study.claims.claims import Claim, Part
@@ -120,7 +121,7 @@ def finish_all(study: Path) -> None:
 
 
 def finetuning_of(study: Path, layout: Layout) -> Table:
-    collect((run.path for run in find_runs(study)), study)
+    collect(map(Store.beside(study).named, find_names(study)), study)
     runs = pd.read_csv(study / RUNS)
     frame = finetuning_table(runs, layout, published())
     return Table("finetuning", "Fine-tuning", frame, finetuning_grids(frame, layout, runs))
@@ -199,7 +200,7 @@ def test_a_run_of_other_settings_is_missing(study: Path) -> None:
         ["ACL", "RTE", "base", "2", "left out", "trained with another method"]
     ]
     view = blocks(report, "missing")[2]
-    assert view.groups[0].rows[0][4].path == run_path(study, *run)
+    assert view.groups[0].rows[0][4].path == name_path(study, *run)
     done = tables_of(report, "runs")["Finished runs (3)"]
     assert [[row[0], row[3]] for row in done] == [["CE", "1"], ["CE", "2"], ["ACL", "1"]]
 
@@ -246,7 +247,7 @@ def test_a_log_left_by_a_run_that_was_removed_tells_nothing(study: Path) -> None
 
 def test_a_run_whose_files_are_torn_has_failed(study: Path) -> None:
     finish_all(study)
-    torn = run_path(study, "rte", "base", "ce", 1) / METRICS
+    torn = Store.beside(study).named(name_path(study, "rte", "base", "ce", 1)).metrics_path
     torn.write_text("{")
     (row,) = tables_of(report_of(study), "missing")[BEGUN.format(1)]
     assert row[4] == "failed" and str(torn) in row[5]

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from acl_bert.encoders import WEIGHTS, file_at_hand
 from acl_bert.files import canonical_hash
 from acl_bert.settings.study import Study
 from acl_bert.study.plan.disk import Room, in_bytes, room
@@ -58,7 +57,7 @@ def plan(studies: Sequence[Study], results: Path, slots: Slots, hardware: str | 
     planned = [_planned(study, results, slots, hardware, known) for study in studies]
     blocks = [_table(planned)]
     if len(planned) == 1 and planned[0].to_come:
-        blocks += [_hours(planned[0]), _disk(planned[0].room), _downloads(planned[0].sizes)]
+        blocks += [_hours(planned[0]), _disk(planned[0].room)]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -203,17 +202,6 @@ def _disk(found: Room) -> list[str]:
         f"  {_parts(found.lasting.items())}",
         f"  for a while: {_parts(found.passing.items())}",
     ]
-
-
-def _downloads(sizes: Sizes) -> list[str]:
-    parts = {
-        name: 4 * sizes.encoder(name).parameters
-        for name, encoder in sizes.study.encoders.items()
-        if file_at_hand(encoder.path, encoder.revision, WEIGHTS) is None
-    }
-    if not parts:
-        return ["Encoders to download: none"]
-    return [f"Encoders to download: {in_bytes(sum(parts.values()))}", f"  {_parts(parts.items())}"]
 
 
 def _parts(parts: Iterable[tuple[str, int]]) -> str:
