@@ -558,7 +558,7 @@ def build_parser() -> argparse.ArgumentParser:
             help="a folder with a caption for each table and figure (%(default)s)",
         )
     verb(progress, "say how many of the study's runs are done, and how long the rest will take")
-    planned = verb(plan, "say what studies would take: runs, time, disk, downloads")
+    planned = verb(plan, "say what studies would take: runs, time, disk")
     planned.add_argument(
         "--config", type=Path, nargs="+", required=True, help="studies that share a store"
     )

@@ -16,7 +16,7 @@ from acl_bert.encoders import encoder_fingerprint
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_csv, write_json
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
-from acl_bert.runs.files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS
+from acl_bert.runs.files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS, RunFolder
 from acl_bert.settings.method import method_rows
 from acl_bert.settings.study import RunSettings
 from acl_bert.settings.training import Training

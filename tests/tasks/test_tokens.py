@@ -158,6 +158,36 @@ def test_every_generated_task_fits_into_24_tokens(encoder: str, tmp_path: Path) 
         assert set(truncated.values()) == {0}, task
 
 
+@pytest.mark.parametrize(
+    ("model", "tokens"), [("bert", 14), ("roberta", 12), ("xlm-roberta", 12), ("camembert", 12),
+    ("mpnet", 12), ("longformer", 12), ("distilbert", 14)],
+)  # fmt: skip
+def test_what_an_encoder_cannot_take_is_refused(
+    data: Path, encoder: str, tmp_path: Path, model: str, tokens: int
+) -> None:
+    """The real embeddings show how many positions there are for."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    folder = tmp_path / "encoder"
+    shutil.copytree(encoder, folder)
+    config = AutoConfig.for_model(
+        model,
+        **{"vocab_size": 30522, "hidden_size": 8, "num_hidden_layers": 1, "dim": 8},
+        **{"num_attention_heads": 2, "intermediate_size": 8, "n_layers": 1, "n_heads": 2},
+        **{"max_position_embeddings": 14, "attention_window": 4, "hidden_dim": 8},
+    )
+    config.save_pretrained(folder)
+    embeddings = AutoModel.from_config(config).eval().embeddings
+    embeddings(input_ids=torch.full((1, tokens), 5))
+    with pytest.raises((IndexError, RuntimeError)):
+        embeddings(input_ids=torch.full((1, tokens + 1), 5))
+    told = rf"training\.max_length: {tokens + 1} is more than the {tokens} tokens .* lower it"
+    with pytest.raises(InputError, match=told):
+        tokenise(data, str(folder), None, tokens + 1, tmp_path / "tokens")
+    tokenise(data, str(folder), None, tokens, tmp_path / "tokens")
+
+
 def test_refusals(store: TokenStore, data: Path, encoder: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training\.max_length: 513 is more than the 512"):
         tokenise(data, encoder, None, 513, tmp_path / "tokens")

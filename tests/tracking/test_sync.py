@@ -141,7 +141,7 @@ def test_a_store_that_was_removed_comes_again(tmp_path: Path) -> None:
     Tracker(study, uri).sync()
     (study / "mlflow.db").unlink()
     shutil.rmtree(study / "mlartifacts")
-    assert Tracker(study, uri).sync().mirrored == 1
+    assert Tracker(study, f"sqlite:///{study}/./mlflow.db").sync().mirrored == 1
     assert list(statuses(uri, study).values()) == ["FINISHED"]
 
 

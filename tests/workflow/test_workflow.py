@@ -21,6 +21,7 @@ from acl_bert.runs.files import RunFolder, find_names, name_path
 from acl_bert.runs.store import Store
 from acl_bert.settings.study import load_study
 from acl_bert.study.plan.disk import room
+from acl_bert.study.plan.hours import Costs
 from acl_bert.study.plan.sizes import Sizes
 from acl_bert.study.planned import Run, planned_runs
 
@@ -303,7 +304,7 @@ def on_disk(*places: Path) -> int:
 def test_the_plan_foresaw_what_the_study_wrote(finished: Path, tmp_path: Path) -> None:
     study, results = load_study(finished / "small.yaml"), finished / "results" / "small"
     sizes, runs = Sizes(study, tmp_path), list(planned_runs(study))
-    foreseen = room(study, sizes, tmp_path, runs, at_a_time=1).lasting
+    foreseen = room(sizes, runs, Costs(sizes, on_gpu=False), at_a_time=1).lasting
     for part, size in (
         ("runs", on_disk(results / "runs", results / "tuning", results.parent / "store")),
         ("MLflow", on_disk(results / "mlflow.db", results / "mlartifacts")),
@@ -312,10 +313,10 @@ def test_the_plan_foresaw_what_the_study_wrote(finished: Path, tmp_path: Path) -
         assert foreseen[part] == pytest.approx(size, rel=0.2), part
     for run in runs:
         timings = Store.beside(results).named(run.path(results)).timings()
-        cell = sizes.cell(*run.cell)
+        cell = sizes.cell(run)
         assert timings["steps"] == cell.updates
         assert timings["tokens"] == pytest.approx(
-            cell.training.epochs * cell.task.train * cell.task.length, rel=0.1
+            cell.training.epochs * cell.train * cell.task.length, rel=0.1
         )
 
 

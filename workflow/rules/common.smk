@@ -141,7 +141,9 @@ def run_results(of=STUDY.method_rows):
 def teacher_run(wildcards):
     """The run that comes first, where there is one. What is read of it lies in the store."""
     teacher = STUDY.method_row(wildcards.method).teacher
-    return RUN.format(**dict(wildcards.items()) | {"method": teacher}) if teacher else []
+    return (
+        RUN.format(**dict(wildcards.items()) | {"method": teacher}) if teacher else []
+    )
 
 
 def run_priority(wildcards):
@@ -208,7 +210,10 @@ def end_tracker():
     for tracker in TRACKER:
         tracker.terminate()
         if tracker.wait() != 0:
-            print(f"MLflow is not up to date: see {STUDY_DIR}/logs/tracking.log", file=sys.stderr)
+            print(
+                f"MLflow is not up to date: see {STUDY_DIR}/logs/tracking.log",
+                file=sys.stderr,
+            )
 
 
 def data_settings(wildcards):
@@ -242,7 +247,9 @@ def run_settings(wildcards):
 
 def run_of(wildcards):
     """The run that a job trains."""
-    return runs_of([("tuning_run" if "weight" in wildcards.keys() else "finetune", wildcards)])[0]
+    return runs_of(
+        [("tuning_run" if "weight" in wildcards.keys() else "finetune", wildcards)]
+    )[0]
 
 
 @cache

@@ -44,7 +44,9 @@ def runs_of(jobs: Iterable[tuple[str, Mapping[str, str]]]) -> list[Run]:
     """The runs that some of the workflow's jobs train; a job is its rule and its wildcards."""
     return [
         Run(
-            *(given[name] for name in ("task", "encoder", "method")),
+            task=given["task"],
+            encoder=given["encoder"],
+            method=given["method"],
             seed=int(given["seed"]),
             weight=float(given["weight"]) if rule == "tuning_run" else None,
         )

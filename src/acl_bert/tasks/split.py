@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from acl_bert.errors import InputError
 from acl_bert.tasks.sources import Example
 from acl_bert.tasks.spec import Selection, TaskSpec
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LIMIT_SEED = 11  # `limit` draws the same rows in every study
 SAMPLE_SEED = 17  # as `sample` does, for every method and seed
@@ -38,8 +40,10 @@ def limit(spec: TaskSpec, examples: list[Example], rows: int | None, name: str) 
     return _draw(spec, examples, rows, LIMIT_SEED, f"tasks.{spec.id}.limit.{name}")[1]
 
 
-def sample(labels: np.ndarray, rows: int | None, task: str) -> np.ndarray:
+def sample(labels: "np.ndarray", rows: int | None, task: str) -> "np.ndarray":
     """The numbers of at most `rows` rows, stratified and in order; all of them where None."""
+    import numpy as np  # not above: the Snakefile imports this module
+
     if rows is None or rows >= len(labels):
         return np.arange(len(labels))
     return np.asarray(_drawn(labels.tolist(), rows, SAMPLE_SEED, task, "tuning.max_rows")[1])
@@ -49,22 +53,23 @@ def _draw(
     spec: TaskSpec, examples: Sequence[Example], size: int, seed: int, key: str
 ) -> tuple[list[Example], list[Example]]:
     """The rest and `size` drawn rows, both in source order and in the classes' proportions."""
-    labels = [None if x.label is None else spec.labels[x.label] for x in examples]
-    rest, drawn = _drawn(labels, size, seed, spec.id, key)
+    labels = [example.label or 0 for example in examples]
+    rest, drawn = _drawn(labels, size, seed, spec.id, key, spec.labels)
     return [examples[i] for i in rest], [examples[i] for i in drawn]
 
 
 def _drawn(
-    labels: Sequence[object], size: int, seed: int, task: str, key: str
+    labels: Sequence[int], size: int, seed: int, task: str, key: str, names: Sequence[str] = ()
 ) -> tuple[list[int], list[int]]:
+    """As `_draw`, by the rows' numbers. Which rows are drawn depends on the classes' order."""
     from sklearn.model_selection import train_test_split  # slow to import
 
     counts = Counter(labels)
     for label, count in sorted(counts.items(), key=lambda item: item[1]):
         if count < 2:
             raise InputError(
-                f"tasks.{task}: class {label} has {count} row of {len(labels)}, too few to split; "
-                "add rows or leave the class out"
+                f"tasks.{task}: class {names[label] if names else label} has {count} row of "
+                f"{len(labels)}, too few to split; add rows or leave the class out"
             )
     if not len(counts) <= size <= len(labels) - len(counts):
         raise InputError(

@@ -39,7 +39,7 @@ def tokenise(
     longest = min(tokenizer.model_max_length, _positions(encoder_path, revision))
     if max_length > longest:
         raise InputError(
-            f"training.max_length: {max_length} is more than the {longest} "
+            f"training.max_length: {max_length} is more than the {longest:.0f} "
             f"tokens that {encoder} takes; lower it"
         )
     task = read_task(data_folder)
@@ -85,12 +85,22 @@ def is_tokenised(
     )
 
 
+# Their first token has the position after that of padding, so that those up to it are never used.
+_AFTER_PADDING = {
+    "camembert", "data2vec-text", "ibert", "lilt", "longformer", "luke", "mpnet", "roberta",
+    "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
+}  # fmt: skip
+
+
 def _positions(encoder_path: str, revision: str | None) -> float:
     """How many tokens an encoder has positions for; not every tokenizer says so itself."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(encoder_path, revision=revision)
-    return getattr(config, "max_position_embeddings", float("inf"))
+    positions = getattr(config, "max_position_embeddings", float("inf"))
+    if config.model_type in _AFTER_PADDING:
+        return float(positions - config.pad_token_id - 1)
+    return float(positions)
 
 
 def load_tokenizer(encoder_path: str, revision: str | None) -> Any:

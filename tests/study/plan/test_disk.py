@@ -8,10 +8,10 @@ import pytest
 from run_folders import finish_run
 
 from acl_bert.errors import InputError
-from acl_bert.runs.files import teacher_path
 from acl_bert.settings.study import Study, load_study
 from acl_bert.study.plan import disk
 from acl_bert.study.plan.disk import UNCHECKED, Room, check_room, in_bytes, room
+from acl_bert.study.plan.hours import Costs
 from acl_bert.study.plan.sizes import Sizes
 from acl_bert.study.planned import planned_runs
 
@@ -30,19 +30,33 @@ def study_of(**more: Any) -> Study:
     )
 
 
-def room_of(study: Study, folder: Path, at_a_time: int = 1) -> Room:
-    return room(study, Sizes(study, folder), folder, planned_runs(study), at_a_time)
+def room_of(study: Study, folder: Path, at_a_time: int = 1, hardware: str = "A100") -> Room:
+    sizes = Sizes(study, folder)
+    to_come = [run for run in planned_runs(study) if not run.path(folder).is_file()]
+    return room(sizes, to_come, Costs(sizes, on_gpu=True, hardware=hardware), at_a_time)
+
+
+MODEL = 435e6  # of float32
+ITEMS = 2241 * (768 + 2) * 4
 
 
 def test_weights_are_what_the_study_keeps(tmp_path: Path) -> None:
-    one = 435e6  # of float32
     for keep, lasting, passing in (("teachers", 1, 0), ("all", 4, 0), ("none", 0, 1)):
         found = room_of(study_of(keep_models=keep), tmp_path)
-        assert found.lasting.get("models", 0) == pytest.approx(lasting * one, rel=0.05)
-        assert found.passing.get("models", 0) == pytest.approx(passing * one, rel=0.05)
-    items = 2241 * (768 + 2) * 4
-    assert found.passing["teachers' outputs"] == items
-    assert room_of(study_of(), tmp_path).lasting["teachers' outputs"] == items
+        assert found.lasting.get("models", 0) == pytest.approx(lasting * MODEL, rel=0.05)
+        assert found.passing.get("models", 0) == pytest.approx(passing * MODEL, rel=0.05)
+    assert room_of(study_of(), tmp_path).lasting["teachers' outputs"] == ITEMS
+    assert found.passing["teachers' outputs"] == ITEMS
+
+
+def test_few_teachers_are_there_at_a_time(tmp_path: Path) -> None:
+    """Where they go when their students are done: two a run that goes on, of the largest."""
+    study = study_of(keep_models="none", tasks={"rte": {}, "mrpc": {}}, seeds=[1, 2, 3])
+    rte, mrpc = (rows * (768 + 2) * 4 for rows in (2241, 3301))
+    for at_a_time, outputs in ((1, 2 * mrpc), (2, 3 * mrpc + rte), (9, 3 * mrpc + 3 * rte)):
+        passing = room_of(study, tmp_path, at_a_time).passing
+        assert passing["teachers' outputs"] == outputs
+    assert room_of(study_of(seeds=[1, 2, 3]), tmp_path).lasting["teachers' outputs"] == 3 * rte
 
 
 def test_every_exits_logits_are_kept_of_every_dev_row(tmp_path: Path) -> None:
@@ -54,27 +68,38 @@ def test_every_exits_logits_are_kept_of_every_dev_row(tmp_path: Path) -> None:
     assert every - last == (9815 + 9832) * 11 * 3 * 4 + h
 
 
-def test_each_run_in_progress_has_its_checkpoints(tmp_path: Path) -> None:
+def test_each_run_in_progress_has_its_model_and_checkpoint(tmp_path: Path) -> None:
+    """A checkpoint where a run lasts for longer than their interval: two while one is written."""
+    study = study_of()
     one, three, many = (
-        room_of(study_of(), tmp_path, at_a_time).passing["runs in progress"]
-        for at_a_time in (1, 3, 100)
+        room_of(study, tmp_path, at_a_time).passing["runs in progress"] for at_a_time in (1, 3, 100)
     )
-    assert (three, many) == (3 * one, 4 * one)  # there are four runs
+    assert one == pytest.approx(MODEL, rel=0.1)
+    # There are four runs, of which two have an exit on every layer and a few weights more.
+    assert three == pytest.approx(3 * one, rel=0.1) and many == pytest.approx(4 * one, rel=0.1)
+    often = study_of(checkpoints={"every_minutes": 1})
+    quick, slow = (
+        room_of(often, tmp_path, hardware=name).passing["runs in progress"]
+        for name in ("H100", "T4")
+    )
+    assert quick == one and slow == (1 + 2 * 4) * one
 
 
 def test_what_is_there_needs_no_room(tmp_path: Path) -> None:
-    study = study_of()
-    before = room_of(study, tmp_path).lasting
-    acl = finish_run(tmp_path, method="acl")
-    after = room_of(study, tmp_path).lasting
+    study, folder = study_of(), tmp_path / "small"
+    before = room_of(study, folder).lasting
+    finish_run(folder, method="acl")
+    after = room_of(study, folder).lasting
     assert before["logs, records"] == pytest.approx(after["logs, records"] * 4 / 3)
     assert before["runs"] > after["runs"] and before["MLflow"] > after["MLflow"]
-    assert after["models"] == before["models"], "its model is not there"
-    (acl / "model").mkdir()
-    outputs = teacher_path(tmp_path, "rte", "tiny", "acl", 1)
-    outputs.parent.mkdir(parents=True)
-    outputs.touch()
-    assert not {"models", "teachers' outputs"} & room_of(study, tmp_path).lasting.keys()
+    assert not {"models", "teachers' outputs"} & after.keys()
+
+
+def test_the_papers_study_stays_under_50_gb(tmp_path: Path) -> None:
+    paper = load_study(Path(__file__).parents[3] / "config" / "paper.yaml")
+    assert paper.keep_models == "none"
+    for hardware in ("A100", "T4"):
+        assert room_of(paper, tmp_path, at_a_time=1, hardware=hardware).needed < 50e9
 
 
 def test_a_store_elsewhere_takes_no_room_here(
@@ -94,15 +119,15 @@ def test_a_disk_that_is_too_small_is_refused(
     free = needed
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: usage._replace(free=free))
-    check_room(study, folder, planned_runs(study), 1)
+    check_room(room_of(study, folder))
     free = needed - 1
     with pytest.raises(InputError) as error:
-        check_room(study, folder, planned_runs(study), 1)
-    for part in (str(tmp_path), in_bytes(needed), "runs in progress", f"{UNCHECKED}=1"):
+        check_room(room_of(study, folder))
+    for part in (str(tmp_path), in_bytes(needed), in_bytes(free), f"{UNCHECKED}=1"):
         assert part in str(error.value)
     assert not folder.exists()
     monkeypatch.setenv(UNCHECKED, "1")
-    check_room(study, folder, planned_runs(study), 1)
+    check_room(room_of(study, folder))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ from acl_bert.model.build import build_classifier
 from acl_bert.runs.files import data_path
 from acl_bert.settings.study import Encoder, Study, load_study
 from acl_bert.study.plan.sizes import Sizes, encoder_size, task_size
+from acl_bert.study.planned import Run
 from acl_bert.tasks.prepare import prepare, read_task
 
-PAPER = load_study(Path(__file__).parents[3] / "config" / "paper.yaml")
+CONFIG = Path(__file__).parents[3] / "config"
+PAPER = load_study(CONFIG / "paper.yaml")
 # What the hub's config.json says of each, where it is not the class's default.
 CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert-base-uncased": ("Bert", {}),
@@ -110,9 +112,16 @@ def test_rows_of_the_users_own_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_cells_updates_and_depth() -> None:
-    sizes = Sizes(PAPER, Path("nowhere"))
-    jt, twice, static = (
-        sizes.cell("rte", "bert-base-uncased", name) for name in ("jt", "jt_2x", "static")
-    )
+    sizes = Sizes(load_study(CONFIG / "beyond.yaml"), Path("nowhere"))
+    jt, twice = (sizes.cell(Run("rte", "bert-base-uncased", name, 1)) for name in ("jt", "jt_2x"))
     assert jt.updates == 10 * 71 and twice.updates == 20 * 71  # 2,241 of 2,490 rows
+    static = Sizes(PAPER, Path("nowhere")).cell(Run("rte", "bert-base-uncased", "static", 1))
     assert (jt.exits, static.exits, static.encoder.layers) == (12, 1, 6)
+
+
+def test_tuning_runs_and_their_teachers_are_trained_on_a_sample() -> None:
+    sizes = Sizes(PAPER, Path("nowhere"))
+    for method, weight in (("acl_cl", 0.3), ("acl", None)):
+        tried = sizes.cell(Run("mnli", "bert-base-uncased", method, 101, weight))
+        assert (tried.train, tried.updates) == (20_000, 3 * 625)
+    assert sizes.cell(Run("mnli", "bert-base-uncased", "acl_cl", 1)).train == 390_702

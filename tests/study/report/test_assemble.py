@@ -13,7 +13,7 @@ from run_folders import finish_run, name_run, start_run, write_task
 from study.report.pages import Page, write_png
 
 from acl_bert.files import read_json, write_json, write_text
-from acl_bert.runs.files import CONFIG, find_names, name_path
+from acl_bert.runs.files import CONFIG, TIMINGS, find_names, name_path
 from acl_bert.runs.store import Store
 from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
 from acl_bert.study.analyses.gradients import GRADIENTS
@@ -149,6 +149,15 @@ def test_what_was_run(study: Path) -> None:
     assert tables["Tasks"] == [["RTE", "glue", "2,241", "249", "277", "–"]]
     assert tables["Encoders"] == [["base", ENCODERS["base"], "–", "6", "2"]]
     assert report.warning is None
+
+
+def test_a_study_ends_where_its_last_run_ended(study: Path) -> None:
+    """One that was interrupted ends later than its seconds say."""
+    folder = finish(study, "ce", 1, started="2026-01-01T10:00:00+00:00", seconds=60.0)
+    ended = {"ended": "2026-01-02T12:30:00+01:00"}
+    write_json(folder / TIMINGS, read_json(folder / TIMINGS) | ended)
+    name_run(study, folder, encoder="base", method="ce")
+    assert facts(report_of(study))["Dates"] == ["2026-01-01 10:00 to 2026-01-02 11:30 UTC"]
 
 
 def test_rows_that_are_not_the_papers_are_warned_of(study: Path) -> None:

@@ -1,1 +1,1 @@
-"""What a study would take before it starts: runs, time, disk, downloads."""
+"""What a study would take before it starts: runs, time, disk."""

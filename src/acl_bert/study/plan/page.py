@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from acl_bert.encoders import WEIGHTS, file_at_hand
 from acl_bert.files import canonical_hash
 from acl_bert.settings.study import Study
 from acl_bert.study.plan.disk import Room, in_bytes, room
@@ -17,10 +16,10 @@ from acl_bert.study.planned import Run, planned_runs
 
 # Kinds of method by what their steps cost.
 KINDS = ("plain", "gated", "exits", "taught")
-KINDS_ARE = (
-    "plain: one exit · gated: one exit, and two gradients of the parameters · exits: one on every "
-    "layer · taught: after the run of another method"
-)
+KINDS_ARE = [
+    "  plain: one exit · gated: one exit, and two gradients of the parameters",
+    "  exits: one on every layer · taught: after the run of another method",
+]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def plan(studies: Sequence[Study], results: Path, slots: Slots, hardware: str | 
     planned = [_planned(study, results, slots, hardware, known) for study in studies]
     blocks = [_table(planned)]
     if len(planned) == 1 and planned[0].to_come:
-        blocks += [_hours(planned[0]), _disk(planned[0].room), _downloads(planned[0].sizes)]
+        blocks += [_hours(planned[0]), _disk(planned[0].room)]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -122,7 +121,18 @@ def _identities(study: Study) -> Any:
 
 
 def _table(planned: Sequence[Planned]) -> list[str]:
-    rows = [["study", "runs", "tuning", "done", "shared", "updates", "GPU-hours", "disk"]]
+    columns = [
+        "study",
+        "runs",
+        "tuning",
+        "done",
+        "shared",
+        "updates",
+        "at 30 ms",
+        "GPU-hours",
+        "disk",
+    ]
+    rows = [columns]
     for each in planned:
         tuning = sum(run.weight is not None for run in each.runs)
         counts = (len(each.runs), tuning, each.done, each.shared, each.updates)
@@ -130,6 +140,7 @@ def _table(planned: Sequence[Planned]) -> list[str]:
             [
                 each.sizes.study.name,
                 *(f"{count:,}" for count in counts),
+                _in_hours(0.030 * each.updates),
                 _in_hours(each.gpu_seconds),
                 in_bytes(each.room.needed),
             ]
@@ -138,8 +149,8 @@ def _table(planned: Sequence[Planned]) -> list[str]:
     surely = "" if all(each.gpu.measured for each in planned) else "; may be off by 2 to 3 times"
     return [
         *_aligned(rows, 1),
-        "Done: finished runs. Shared: equal runs of a study above. The rest: of the others, disk at",
-        "most at a time. Tuning: of all runs, those that try a λ.",
+        "Tuning: runs that try a λ. Done: finished. Shared: equal to runs of a study above. Of the",
+        "others: at 30 ms: GPU-hours if each update took so long; disk: at most at a time.",
         f"GPU-hours: {'; '.join(sources)}{surely}",
     ]
 
@@ -161,7 +172,7 @@ def _hours(planned: Planned) -> list[str]:
     here, at_a_time = planned.here, min(planned.at_a_time, len(planned.to_come))
     taken = [here.seconds(run) for run in planned.to_come]
     span = max(sum(taken) / at_a_time, *taken)
-    lines = ["GPU-hours by kind of method", *_aligned(rows, 2), KINDS_ARE]
+    lines = ["GPU-hours by kind of method", *_aligned(rows, 2), *KINDS_ARE]
     if assumed := [task for task in sizes.study.tasks if not sizes.task(task).counted]:
         lines.append(f"Rows or tokens are assumed of {', '.join(assumed)}")
     if assumed := [name for name in sizes.study.encoders if not sizes.encoder(name).known]:
@@ -191,15 +202,6 @@ def _disk(found: Room) -> list[str]:
         f"  {_parts(found.lasting.items())}",
         f"  for a while: {_parts(found.passing.items())}",
     ]
-
-
-def _downloads(sizes: Sizes) -> list[str]:
-    parts = {
-        name: 4 * sizes.encoder(name).parameters
-        for name, encoder in sizes.study.encoders.items()
-        if file_at_hand(encoder.path, encoder.revision, WEIGHTS) is None
-    }
-    return [f"Encoders to download: {_parts(parts.items()) or 'none'}"]
 
 
 def _parts(parts: Iterable[tuple[str, int]]) -> str:

@@ -187,7 +187,7 @@ def _tokens_at_hand(study: Study, task: str, folder: Path) -> float | None:
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one task, encoder and method have in common; those with tuning seeds apart."""
+    """What runs of one task, encoder and method have in common; those with tuning seeds apart."""
 
     row: Method
     training: Training

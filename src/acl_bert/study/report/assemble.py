@@ -110,6 +110,8 @@ class Done:
 
     @property
     def ended(self) -> datetime:
+        if "ended" in self.timings:
+            return datetime.fromisoformat(self.timings["ended"])
         return self.started + timedelta(seconds=self.seconds)
 
 
@@ -428,7 +430,7 @@ def _missing(
         columns = ["method", "task", "encoder", "seed", "state", "the end of its log"]
         notes = [
             "Unfinished: begun, and without a result yet; it may still run.",
-            "Other settings: finished, under settings that the study no longer has.",
+            "Left out: finished, and not taken for the study's run; the last column says why.",
         ]
         heading = f"Runs begun, without a result of this study ({len(rows):,})"
         blocks.append(_listing(columns, rows, heading, notes))
