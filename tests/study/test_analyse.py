@@ -139,7 +139,7 @@ def test_a_torn_run_is_left_out_and_named(tmp_path: Path, study: Path, name: str
     assert "rte,tiny,jt" not in (study / "exits.csv").read_text()
     assert "cola,tiny,jt" in (study / "exits.csv").read_text()
     page = (study / "report.html").read_text("utf-8")
-    assert f"{run.name[:12]}" in page and "20 bytes, not" in page and "trains it anew" in page
+    assert f"{run.name}/{name} has 20 bytes, not" in page and "trains it anew" in page
 
 
 def test_a_study_without_a_finished_run_is_refused(

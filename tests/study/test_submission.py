@@ -220,7 +220,7 @@ def test_the_readme_says_which_run_and_what_is_missing(
     text = (tmp_path / SUBMISSIONS / "README.md").read_text()
     ce, acl = text.split("\n## ")[1:]
     assert ce.startswith("tiny.ce.zip: CE, some/tiny\n")
-    cola = "| CoLA.tsv | 2, of 3 | accuracy 75.00 | 2 | `runs/cola/tiny/ce/seed-2` |"
+    cola = "| CoLA.tsv | 2, of 3 | accuracy 75.00 | 2 | `runs/cola/tiny/ce/seed-2.json` |"
     assert cola in ce
     others = "MNLI-m.tsv, MNLI-mm.tsv, QNLI.tsv"
     missing = "Missing for a whole submission: "

@@ -99,21 +99,24 @@ class Store:
     def named(self, path: Path, contents: bool = False) -> RunFolder:
         """The finished run that a study's small file names.
 
-        `contents`: the digests of its files are checked too, not their sizes alone. Raises
-        InputError where there is no such file, or the store does not have that very run, whole.
+        `contents`: the digests of its files are checked too, not their sizes alone, and one that is
+        damaged is set aside. Raises InputError where there is no such file, or the store does not
+        have that very run, whole.
         """
         name = read_name(path)
         if fault := self.fault_of_name(name, contents):
+            if contents:
+                self._set_damaged_aside(name)
             raise InputError(f"{path}: {fault}; start the workflow again, which trains it anew")
         return RunFolder(self.root / name["run"], called_by(path))
 
     def fault_of_name(self, name: Name, contents: bool = False) -> str | None:
-        """What is wrong with the run that is named, as `fault`; a damaged one is set aside."""
+        """What is wrong with the run that is named; `contents`: as in `fault`."""
         manifest = self.root / name["run"] / MANIFEST
         if not manifest.parent.is_dir():
             return f"the run {name['run']} is not in {self.root}"
         if fault := self.fault(name["run"], contents):
-            return f"{fault}; set aside to {self.set_aside(name['run'], fault)}"
+            return fault
         if _digest(manifest) != name["digest"]:
             return f"{manifest.parent} is not the run that is named"
         return None
@@ -121,7 +124,7 @@ class Store:
     def forget_lost(self, study: Path) -> list[str]:
         """Remove a study's small files that name what the store does not have; what was wrong.
 
-        Whoever asks for them then trains these runs again.
+        Damaged runs are set aside: whoever asks for them then trains them again.
         """
         lost = []
         for path in (*find_names(study), *find_names(study, tuning=True)):
@@ -129,8 +132,14 @@ class Store:
                 self.named(path)
             except InputError as error:
                 lost.append(str(error))
+                with suppress(InputError):
+                    self._set_damaged_aside(read_name(path))
                 path.unlink(missing_ok=True)
         return lost
+
+    def _set_damaged_aside(self, name: Name) -> None:
+        if (self.root / name["run"]).is_dir() and (fault := self.fault(name["run"])):
+            self.set_aside(name["run"], fault)
 
     def fault(self, address: str, contents: bool = True) -> str | None:
         """What a finished run's files have that its manifest does not say, or lack; None: nothing.
