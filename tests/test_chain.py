@@ -220,7 +220,8 @@ def test_early_answers_are_those_that_the_sweep_foretold(
     capsys: Any,
 ) -> None:
     dev, out = study[0].with_name("dev.csv"), tmp_path / "answers.csv"
-    called = ["predict", "--model", str(model_of(student)), "--output", str(out)]
+    name = name_path(study[1], "pairs", "tiny", "acl_cl", 1)
+    called = ["predict", "--model", str(name), "--output", str(out)]
     called += ["--input", str(dev), "--text", "left", "right", "--threads", "1"]
     called += ["--criterion", "entropy", "--threshold", point.row["threshold"]]
     assert main([*called, "--batch-size", str(batch_size)]) == 0
@@ -248,7 +249,8 @@ def test_without_a_criterion_the_last_exit_answers(
     study: tuple[Path, Path], student: RunFolder, tmp_path: Path
 ) -> None:
     out = tmp_path / "answers.csv"
-    called = ["predict", "--model", str(model_of(student)), "--output", str(out)]
+    name = name_path(study[1], "pairs", "tiny", "acl_cl", 1)
+    called = ["predict", "--model", str(name), "--output", str(out)]
     called += ["--input", str(study[0].with_name("dev.csv")), "--text", "left", "right"]
     assert main(called) == 0
     logits, _ = student.dev_logits()["dev"]

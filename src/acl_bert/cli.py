@@ -475,7 +475,7 @@ def predict(args: argparse.Namespace) -> None:
     logging.disable_progress_bar()
     rule = None if args.criterion is None else Rule(args.criterion, args.threshold)
     found = predict_file(
-        args.model,
+        _model_of(args.model) if args.model.is_file() else args.model,
         args.input,
         args.output,
         args.text,
@@ -488,6 +488,21 @@ def predict(args: argparse.Namespace) -> None:
         f"{args.output}: {len(found.exits)} texts, {found.layers:.2f} of {found.depth} layers on "
         f"average, {found.speedup:.2f} times fewer than all"
     )
+
+
+def _model_of(name: Path) -> Path:
+    """The model of the run that a study's small file names."""
+    from acl_bert.runs.store import STORE, Store, read_name
+
+    for above in name.absolute().parents:
+        if (above / STORE).is_dir():
+            model = Store(above / STORE).model(read_name(name)["run"])
+            if model.is_dir():
+                return model
+            raise InputError(
+                f"{name}: {model} is not there; a study keeps it with keep_models: all"
+            )
+    raise InputError(f"{name}: no folder {STORE} beside its study; give a model's folder")
 
 
 def schema(args: argparse.Namespace) -> None:
@@ -599,7 +614,12 @@ def build_parser() -> argparse.ArgumentParser:
     serve = verb(
         predict, "label texts with a kept model, each at the first exit that is sure enough"
     )
-    serve.add_argument("--model", type=Path, required=True, help="a run's folder model/")
+    serve.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        help="a model's folder, or a study's file seed-<n>.json",
+    )
     serve.add_argument("--input", type=Path, required=True, help=".txt, .csv, .tsv or .jsonl file")
     serve.add_argument("--output", type=Path, required=True, help="the CSV file to write")
     serve.add_argument("--text", nargs="+", default=[], help="the one or two columns of text")

@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 from checkouts import checkout, written
 
-KILLS = int(os.environ.get("ACL_BERT_KILLS", "4"))
+from acl_bert.runs.files import find_names
+from acl_bert.runs.store import Store
+
+KILLS = int(os.environ.get("ACL_BERT_KILLS", "5"))
 SEED = int(os.environ.get("ACL_BERT_SOAK_SEED", "0"))
 
 STUDY: dict[str, Any] = {
@@ -99,11 +102,26 @@ def any_job(project: Path) -> list[int]:
     return jobs(project, ("prepare", "tokenise", "finetune", *AGGREGATION))
 
 
+def is_serving(project: Path) -> list[int]:
+    """The template process, and its forks."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+            here = (entry / "cwd").readlink() == project
+        except OSError:
+            continue
+        if here and words[1:3] == ["-m", "acl_bert.starting.template"]:
+            found.append(int(entry.name))
+    return found
+
+
 MOMENTS: dict[str, Callable[[Path], list[int]]] = {
     "training": is_training,
     "workflow": any_job,
     "evaluation": is_evaluating,
     "aggregation": is_aggregating,
+    "template": is_serving,
 }
 
 
@@ -165,27 +183,28 @@ def test_kills_at_random_moments_change_no_number(
     results, expected = project / "results" / "soak", quiet / "results" / "soak"
     for name in RESULTS:
         assert (results / name).read_bytes() == (expected / name).read_bytes(), name
-    runs = sorted(
-        path.parent.relative_to(expected) for path in expected.glob("runs/*/*/*/*/metrics.json")
-    )
-    assert len(runs) == 2
-    for run in runs:
-        for name in RUN_RESULTS:
-            assert (results / run / name).read_bytes() == (expected / run / name).read_bytes()
+    names = [path.relative_to(expected) for path in find_names(expected)]
+    assert len(names) == 2
+    for name in names:
+        run, undisturbed = (Store.beside(each).named(each / name) for each in (results, expected))
+        for file in RUN_RESULTS:
+            assert (run.path / file).read_bytes() == (undisturbed.path / file).read_bytes(), file
     assert (results / "report.html").stat().st_size > 10_000
     assert len(struck) == KILLS
-    assert not list((results / "work").iterdir())
+    assert not list((results.parent / "store" / "work").iterdir())
+    assert not list(results.glob("in-progress/*"))
+    assert not jobs(project, ("finetune",)) and not is_serving(project)
 
 
 def forget_a_run(results: Path, draw: random.Random) -> None:
     """Take a finished run away: a study that is complete leaves nothing to kill."""
-    if runs := sorted(path.parent for path in results.glob("runs/*/*/*/*/metrics.json")):
-        shutil.rmtree(draw.choice(runs))
+    if names := list(find_names(results)):
+        shutil.rmtree(Store.beside(results).named(draw.choice(names)).path)
 
 
 def check_whole(results: Path) -> None:
     """What lies under the name of a result is whole, whatever was killed."""
-    for path in results.glob("runs/*/*/*/*/*.json"):
+    for path in (*results.glob("runs/**/*.json"), *results.parent.glob("store/*/*.json")):
         json.loads(path.read_text())
     for path in results.glob("**/*.csv"):
         if "work" not in path.parts:
