@@ -12,7 +12,7 @@ from acl_bert.runs.files import CONFIG, lease_path
 
 pytestmark = pytest.mark.long
 
-TARGET = "results/small/runs/acceptability/minilm/ce/seed-1/metrics.json"
+TARGET = "results/small/runs/acceptability/minilm/ce/seed-1.json"
 # Runs that are submitted together.
 GROUP: dict[str, Any] = one_run(epochs=5) | {"seeds": [1, 2]}
 
