@@ -129,7 +129,7 @@ class Project:
 
     def in_progress(self) -> list[Path]:
         """The work folders of the runs that are past their first steps."""
-        files = self.results.glob(f"work/*/{HISTORY}")
+        files = self.results.parent.glob(f"store/work/*/{HISTORY}")
         return [file.parent for file in files if file.read_text().count("\n") > 2]
 
     def started(self) -> dict[str, str]:
