@@ -18,7 +18,8 @@ import psutil
 from checkouts import checkout, written
 from cluster.pretend import STATE, run, wait_for
 
-from acl_bert.runs.files import HISTORY, METRICS, TIMINGS
+from acl_bert.runs.files import HISTORY, TIMINGS, find_names
+from acl_bert.runs.store import Store
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -133,16 +134,18 @@ class Project:
         return [file.parent for file in files if file.read_text().count("\n") > 2]
 
     def started(self) -> dict[str, str]:
-        """When the training of each finished run began, by the name of its folder."""
-        runs = [file.parent for file in self.results.glob(f"runs/*/*/*/seed-*/{METRICS}")]
-        return {run.name: json.loads((run / TIMINGS).read_text())["started"] for run in runs}
+        """When the training of each finished run began, by `seed-<n>`."""
+        store = Store.beside(self.results)
+        names = find_names(self.results)
+        return {name.stem: store.named(name).timings()["started"] for name in names}
 
     def node_of(self, job: int) -> str:
         return run("squeue", "-ho", "%N", "-j", str(job)).strip()
 
     def check_runs(self) -> None:
         """Each run's files are of one training: no step is missing, none is there twice."""
-        runs = sorted(self.results.glob("runs/*/*/*/seed-*"))
+        store = Store.beside(self.results)
+        runs = [store.named(name).path for name in find_names(self.results)]
         assert runs
         for folder in runs:
             with (folder / HISTORY).open() as stream:
