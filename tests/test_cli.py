@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from mlflow_store import runs_of
+from run_folders import finish_run, name_run
 
 from acl_bert.cli import main
 from acl_bert.evaluation.early_exit import CRITERIA
@@ -282,9 +283,23 @@ def test_predict_without_its_model_says_what_to_give(tmp_path: Path, capsys: Any
     assert not (tmp_path / "answers.csv").exists()
 
 
-def predict(folder: Path) -> list[str]:
-    """A call of predict that names a model which is not there."""
-    called = ["predict", "--model", str(folder / "nowhere"), "--input", str(folder / "a.txt")]
+def test_predict_with_a_run_whose_model_was_not_kept(tmp_path: Path, capsys: Any) -> None:
+    study = tmp_path / "results" / "mine"
+    name = name_run(study, finish_run(study))
+    (tmp_path / "a.txt").write_text("the cat\n")
+    assert main(predict(tmp_path, name)) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {name}: ") and "keep_models: all" in told
+    # A model's own file is no name of a run, and not to be removed.
+    (config := tmp_path / "results" / "config.json").write_text("{}")
+    assert main(predict(tmp_path, config)) == 2
+    assert f"{config}: holds no config.json; give a model" in capsys.readouterr().err
+
+
+def predict(folder: Path, model: Path | None = None) -> list[str]:
+    """A call of predict, if not told otherwise of a model which is not there."""
+    given = str(model or folder / "nowhere")
+    called = ["predict", "--model", given, "--input", str(folder / "a.txt")]
     return [*called, "--output", str(folder / "answers.csv")]
 
 

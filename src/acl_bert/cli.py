@@ -475,7 +475,7 @@ def predict(args: argparse.Namespace) -> None:
     logging.disable_progress_bar()
     rule = None if args.criterion is None else Rule(args.criterion, args.threshold)
     found = predict_file(
-        _model_of(args.model) if args.model.is_file() else args.model,
+        _model_of(args.model) if args.model.match("seed-*.json") else args.model,
         args.input,
         args.output,
         args.text,

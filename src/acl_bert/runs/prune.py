@@ -35,15 +35,18 @@ def prunable(results: Path, unnamed_runs: bool = False) -> Prunable:
     store = Store(results / STORE)
     needed: set[str] = set()
     named: set[str] = set()
-    for file in sorted(results.glob(f"*/{STUDY_FILE}")):
+    for folder in sorted(results.glob("*/")):
+        own = {each for tuning in (False, True) for each in _addresses(find_names(folder, tuning))}
+        named |= own
+        if not (file := folder / STUDY_FILE).is_file():
+            needed |= own  # of a study whose runs were started by hand
+            continue
         try:
-            needed |= set(_needed_by(load_study(file), file.parent))
+            needed |= set(_needed_by(load_study(file), folder))
         except InputError as error:
             raise InputError(
                 f"{error}\nWhat this study needs cannot be told: mend or remove its folder first"
             ) from error
-        for tuning in (False, True):
-            named |= set(_addresses(find_names(file.parent, tuning)))
     folders = [
         store.root / "heavy" / address
         for address in store.heavy_addresses()
