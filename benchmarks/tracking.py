@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from run_folders import finish_run
 
 from acl_bert.tracking.store import tracking_uri
-from acl_bert.tracking.sync import sync
+from acl_bert.tracking.sync import Tracker
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         uri = tracking_uri(None, study)
         for name in ("first", "again"):
             wall, cpu = time.perf_counter(), time.process_time()
-            done = sync(study, uri)
+            done = Tracker(study, uri).sync()
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             print(f"{name}: {wall:.1f} s ({cpu:.1f} s of this CPU): {done}", flush=True)
 

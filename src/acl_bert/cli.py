@@ -172,6 +172,10 @@ def choose_lambda(args: argparse.Namespace) -> None:
 
 
 def sync_tracking(args: argparse.Namespace) -> None:
+    if args.watch:  # before MLflow is imported, which takes its time
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: for the workflow
+
     from acl_bert.settings.study import load_study
     from acl_bert.tracking.store import StoreError, complaint, tracking_uri
     from acl_bert.tracking.sync import Tracker, only_tracker, watch
@@ -181,7 +185,7 @@ def sync_tracking(args: argparse.Namespace) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; run the study first")
     uri = tracking_uri(study.tracking.uri, folder)
-    with only_tracker(folder) as alone:
+    with only_tracker(folder, wait=args.watch) as alone:
         if not alone:
             print(f"{folder}: another process brings MLflow up to date with this study now")
         elif args.watch:

@@ -209,7 +209,12 @@ def end_tracker():
     """Let it take what came last. It gives up by itself where MLflow is away."""
     for tracker in TRACKER:
         tracker.terminate()
-        if tracker.wait() != 0:
+        try:
+            failed = tracker.wait(timeout=90) != 0
+        except subprocess.TimeoutExpired:
+            tracker.kill()
+            failed = True
+        if failed:
             print(
                 f"MLflow is not up to date: see {STUDY_DIR}/logs/tracking.log",
                 file=sys.stderr,

@@ -7,7 +7,6 @@ tags: a tracker that was killed, or a store that was removed, costs nothing but 
 import fcntl
 import logging
 import signal
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -91,16 +90,23 @@ class Tracker:
         self._store = Store.beside(study_folder)
         self._experiment: Experiment | None = None
         self._told: dict[tuple[str | None, ...], tuple[object, ...]] = {}
+        self._named: dict[Path, int] = {}  # small files whose runs MLflow has, and when written
+
+    def _forget(self) -> None:
+        """Look at everything again: the store may be another one than before."""
+        self._experiment, self._told, self._named = None, {}, {}
 
     def sync(self, last: bool = True) -> Synced:
         """One pass. The `last` one also ends what MLflow has as running and nobody trains.
 
         Raises StoreError where the store cannot be used.
         """
+        if last:
+            self._forget()
         done = Synced()
         items = {item.key: item for item in self._items(done)}
         new = {key: item for key, item in items.items() if self._told.get(key) != item.stamp}
-        done.unchanged = len(items) - len(new)
+        done.unchanged += len(items) - len(new)
         ending = [item for item in items.values() if last and not item.digest and _ended(item)]
         if not (new or ending):
             return done
@@ -112,7 +118,8 @@ class Tracker:
                 self._tell(self._experiment, item, known[key], done)
             for item in ending:
                 done.failed += self._end(self._experiment, item)
-        except MlflowException as error:
+        except (MlflowException, StoreError) as error:
+            self._forget()
             raise StoreError(first_line(error)) from error
         return done
 
@@ -121,6 +128,8 @@ class Tracker:
         try:
             told = mirror(item.files, experiment, known, item.variant, item.digest)
         except (InputError, OSError) as error:  # torn, or published meanwhile
+            if isinstance(error, OSError) and error.filename is None:  # of a server, not of a file
+                raise StoreError(first_line(error)) from error
             if item.files.path.is_dir():
                 done.faults.append(str(error))
             return
@@ -136,8 +145,18 @@ class Tracker:
         for tuning in (False, True):
             for name in find_names(self._folder, tuning):
                 try:
-                    digest = read_name(name)["digest"]
-                    yield Item(self._store.named(name), variant_of(name), digest)
+                    written = name.stat().st_mtime_ns
+                    if self._named.get(name) == written:
+                        done.unchanged += 1
+                        continue
+                    item = Item(
+                        self._store.named(name), variant_of(name), read_name(name)["digest"]
+                    )
+                    if self._told.get(item.key) == item.stamp:
+                        self._named[name] = written
+                    yield item
+                except FileNotFoundError:  # about to be made again
+                    continue
                 except InputError as error:
                     done.faults.append(str(error))
         for note in sorted(in_progress_path(self._folder, "x").parent.glob("*.json")):
@@ -181,11 +200,14 @@ def _ended(item: Item) -> bool:
 
 
 @contextmanager
-def only_tracker(study_folder: Path) -> Iterator[bool]:
-    """Whether this process is the study's only tracker now; on a file system without locks: yes."""
+def only_tracker(study_folder: Path, wait: bool = False) -> Iterator[bool]:
+    """Whether this process is the study's only tracker now; on a file system without locks: yes.
+
+    `wait`: until the one before it has ended, as that of a workflow that was killed does.
+    """
     with (study_folder / LOCK).open("w") as lock:
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except (BlockingIOError, PermissionError):
             yield False
             return
@@ -199,17 +221,16 @@ def watch(
 ) -> bool:
     """Track a study until the process `owner` has ended, or SIGTERM came; then once more.
 
+    SIGTERM is to be blocked (`signal.pthread_sigmask`), so that none is lost or cuts a pass short.
     What goes wrong is one warning, and is tried again. Returns whether MLflow has everything in the
     end, which is waited for at most `patience` seconds.
     """
     began = started(owner)
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: for the workflow
+    told = False
     tracker = Tracker(study_folder, uri)
     warned, give_up = False, 0.0
     while True:
-        last = over.is_set() or began is None or started(owner) != began
+        last = told or began is None or started(owner) != began
         if last and not give_up:
             give_up = time.monotonic() + patience
         try:
@@ -224,6 +245,7 @@ def watch(
             if not warned:
                 warned = True
                 logger.warning("%s; tried again", complaint(uri, error))
-        over.wait(min(interval, 1.0) if last else interval)
-        if over.is_set() and last:
+        if last:
             time.sleep(min(interval, 1.0))
+        elif signal.sigtimedwait({signal.SIGTERM}, interval):
+            told = True
