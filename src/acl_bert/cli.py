@@ -124,10 +124,13 @@ def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
         tokenise(args)
 
 
-def _changed_settings(study: Any, run: Any, cell: tuple[str, str, str, int]) -> list[str]:
-    """What a finished run was trained with that is not what the study says now."""
+def _changed_settings(
+    study: Any, run: Any, name: Path, cell: tuple[str, str, str, int]
+) -> list[str]:
+    """What the finished run of this name was trained with that is not what the study says now."""
     from pydantic import ValidationError
 
+    from acl_bert.runs.store import key_of, read_name
     from acl_bert.settings.study import RunSettings
 
     config = run.config()
@@ -142,7 +145,11 @@ def _changed_settings(study: Any, run: Any, cell: tuple[str, str, str, int]) -> 
     training = wanted.training.model_copy(update=settled)
     before = given.determinants()
     after = wanted.model_copy(update={"training": training}).determinants()
-    return [name for name in after if after[name] != before[name]]
+    changed = [key for key in after if after[key] != before[key]]
+    teacher, taught_by = wanted.method.teacher, run.metrics().get("teacher")
+    if teacher and taught_by and (now := name.parents[1] / teacher / name.name).is_file():
+        changed += ["teacher"] if key_of(read_name(now)["run"]) != key_of(taught_by) else []
+    return changed
 
 
 def _report(line: str) -> None:
@@ -314,7 +321,7 @@ def _fault(
         files = store.named(name)
         files.metrics()
         files.timings()
-        if changed := _changed_settings(study, files, cell):
+        if changed := _changed_settings(study, files, name, cell):
             return f"{name}: trained with another {' and '.join(changed)}"
         if cell[2] in shown["multi_exit"]:
             files.dev_logits()

@@ -43,6 +43,11 @@ def address_of(key: str, code: str) -> str:
     return f"{key[:32]}-{hashlib.sha256(code.encode()).hexdigest()[:8]}"
 
 
+def key_of(address: str) -> str:
+    """What runs have in common that differ in nothing but the code."""
+    return address.partition("-")[0]
+
+
 @dataclass(frozen=True)
 class Store:
     """The store in the folder `root`, which need not be there yet."""

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from acl_bert.errors import InputError
-from acl_bert.files import canonical_hash, write_text
+from acl_bert.files import write_text
 from acl_bert.settings.analyses import Analyses, Places
 from acl_bert.settings.base import Section, Seed, merge, patch_of
 from acl_bert.settings.explain import explain, nearest, unknown
@@ -115,22 +115,15 @@ class RunSettings(Section):
         return train if self.train_rows is None else min(train, self.train_rows)
 
     def determinants(self) -> dict[str, Any]:
-        """What the run is and what changes its numbers.
+        """What changes the run's numbers, but for the rows, the encoder and the teacher.
 
-        Not its method's title in tables, nor which training keys the method brought.
+        Not what a study calls anything, nor the keys of its method that `training` has already.
         """
-        return self.model_dump(by_alias=True, exclude={"method": {"title", "training"}})
-
-    def identity(
-        self, tokens_fingerprint: str, encoder_fingerprint: str, teacher_hash: str | None = None
-    ) -> str:
-        """The run's hash: runs that must give the same numbers have it in common, anywhere.
-
-        `teacher_hash` is the hash of the run that comes first, where there is one.
-        """
-        return canonical_hash(
-            [self.determinants(), tokens_fingerprint, encoder_fingerprint, teacher_hash]
-        )
+        found = self.model_dump(by_alias=True, exclude={"task", "encoder", "method_id"})
+        for key in ("title", "training", "epochs_factor"):
+            del found["method"][key]
+        found["method"]["teacher"] = self.method.teacher is not None
+        return found
 
 
 class Study(Section):

@@ -75,7 +75,7 @@ class Job:
     @cached_property
     def key(self) -> dict[str, Any]:
         teacher = self.teacher.key_hash if self.teacher else None
-        return run_key(self.settings, self.tokens.description, teacher)
+        return run_key(self.settings, self.tokens.description, teacher, self.score_dev)
 
     @cached_property
     def key_hash(self) -> str:
@@ -152,7 +152,7 @@ class Trainer:
         if (work / MODEL).is_dir():
             self.store.publish_model(work / MODEL, address)
         finished = self.store.run(address)
-        if finished.finished and finished.metrics() != RunFolder(work).metrics():
+        if finished.finished and finished.metrics()["exits"] != RunFolder(work).metrics()["exits"]:
             self.report(
                 f"{finished.path}: trained again for its model, whose numbers are not quite those "
                 "that are kept: this device does not repeat them to the bit"
