@@ -30,9 +30,9 @@ from steps import (
     train_ours,
 )
 
-from acl_bert.settings.base import merge
-from acl_bert.settings.method import Method, method_rows
-from acl_bert.settings.training import Training
+from acl_bert.config.base import merge
+from acl_bert.config.method import Method, method_rows
+from acl_bert.config.training import Training
 from acl_bert.training import hardware
 from acl_bert.training.batches import train_batches
 

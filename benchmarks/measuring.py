@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import Split
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import Split
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 import yaml
 
 from acl_bert import cli
+from acl_bert.data.tokens import TokenStore
 from acl_bert.runs.files import tokens_path
-from acl_bert.tasks.tokens import TokenStore
 
 GLUE_DIR = os.environ.get("ACL_BERT_GLUE_DIR")  # a folder in GLUE's TSV layout
 TASK = "rte" if GLUE_DIR else "rte_like"

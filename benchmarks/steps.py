@@ -8,10 +8,10 @@ import torch
 from measuring import Setup, spread
 from torch import nn
 
+from acl_bert.config.method import Method, method_rows
 from acl_bert.encoders import resolve_path
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.settings.method import Method, method_rows
 from acl_bert.training.batches import load_batch, train_batches
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
@@ -72,7 +72,7 @@ def train_ours(
 ) -> float:
     """Real tokens per second over `count` CE steps on the rows so numbered."""
     lengths = setup.rows.lengths
-    grouped = setup.training.batches == "grouped"
+    grouped = setup.training.group_by_length
     size, generator = setup.training.batch_size, np.random.default_rng(number)
     epoch = [rows[batch] for batch in train_batches(lengths[rows], size, grouped, generator)]
     batches = spread(epoch, setup, count, number)
@@ -93,7 +93,7 @@ class TransformersTrainer:
         from transformers import AutoModelForSequenceClassification
         from transformers.utils import logging
 
-        from acl_bert.tasks.tokens import load_tokenizer
+        from acl_bert.data.tokens import load_tokenizer
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
@@ -144,8 +144,8 @@ class TransformersTrainer:
             max_steps=count + 1,
             learning_rate=training.learning_rate,
             weight_decay=training.weight_decay,
-            warmup_steps=training.warmup,
-            max_grad_norm=training.clip_norm,
+            warmup_steps=training.warmup_ratio,
+            max_grad_norm=training.max_grad_norm,
             lr_scheduler_type="linear",
             train_sampling_strategy=strategy,
             bf16=setup.precision == "bf16",

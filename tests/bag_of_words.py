@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from acl_bert.tasks.sources import Example
+from acl_bert.data.sources import Example
 
 
 def bag_of_words_accuracy(train: Sequence[Example], dev: Sequence[Example]) -> float:

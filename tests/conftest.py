@@ -60,10 +60,10 @@ def tiny_task(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> P
     """Tokens of a task with 96 train, 32 selection and 48 dev rows: is the first noun `cat`?"""
     import random
 
+    from acl_bert.data.prepare import prepare
+    from acl_bert.data.spec import Selection, Source, resolve
+    from acl_bert.data.tokens import tokenise
     from acl_bert.encoders import encoder_fingerprint
-    from acl_bert.tasks.prepare import prepare
-    from acl_bert.tasks.spec import Selection, Source, resolve
-    from acl_bert.tasks.tokens import tokenise
 
     folder = tmp_path_factory.mktemp("tiny-task")
     draw = random.Random(0)

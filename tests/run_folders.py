@@ -40,7 +40,12 @@ def invented_config(task: str, encoder: str, method: str, seed: int) -> dict[str
     return {
         "task": task,
         "encoder": encoder,
-        "method": {"title": method, "regime": "last", "contrastive": "acl_embed", "lambda": 0.5},
+        "method": {
+            "title": method,
+            "regime": "single_exit",
+            "contrastive": "acl_embed",
+            "lambda": 0.5,
+        },
         "method_id": method,
         "seed": seed,
         "training": {"batch_size": 32, "note": "x" * 700},

@@ -89,11 +89,11 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 def test_reading_a_study_imports_nothing_heavy() -> None:
     """The workflow does it in every one of its processes."""
     code = (
-        "import sys; from pathlib import Path; from acl_bert.settings.study import load_study; "
+        "import sys; from pathlib import Path; from acl_bert.config.study import load_study; "
         "load_study(Path('config/demo.yaml')); print(*sys.modules)"
     )
     done = python("-c", code)
-    assert "acl_bert.settings.study" in done.stdout.split(), done.stderr
+    assert "acl_bert.config.study" in done.stdout.split(), done.stderr
     assert not {name.partition(".")[0] for name in done.stdout.split()} & HEAVY
 
 
@@ -145,10 +145,10 @@ def test_a_missing_config() -> None:
 
 def test_a_wrong_config_is_told_fault_by_fault(study: Path) -> None:
     config = yaml.safe_load(study.read_text())
-    config["training"] |= {"epoch": 3, "warmup": 2}
+    config["training"] |= {"epoch": 3, "warmup_ratio": 2}
     told = refused("prepare", "--config", write(study, config), "--task", "acceptability")
     assert f"{study}: training.epoch: unknown key; did you mean 'epochs'?" in told
-    assert f"{study}: training.warmup: " in told
+    assert f"{study}: training.warmup_ratio: " in told
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import yaml
 from bag_of_words import bag_of_words_accuracy
 
 from acl_bert.cli import main
+from acl_bert.data.sources import read
+from acl_bert.data.spec import Source, resolve
 from acl_bert.runs.files import name_path
 from acl_bert.runs.store import Store
-from acl_bert.tasks.sources import read
-from acl_bert.tasks.spec import Source, resolve
 
 DEMO = Path(__file__).parents[1] / "config" / "demo.yaml"
 

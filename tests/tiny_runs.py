@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from acl_bert.config.method import Method, method_rows
+from acl_bert.config.study import Encoder, RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import TokenStore
 from acl_bert.runs.code import Code, running_code
 from acl_bert.runs.files import RunFolder
 from acl_bert.runs.store import Store
-from acl_bert.settings.method import Method, method_rows
-from acl_bert.settings.study import Encoder, RunSettings
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.hardware import settle
 from acl_bert.training.run import Job, Trainer
 

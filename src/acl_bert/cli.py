@@ -23,9 +23,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def prepare(args: argparse.Namespace) -> None:
+    from acl_bert.config.study import load_study
+    from acl_bert.data.prepare import prepare
     from acl_bert.runs.files import data_path
-    from acl_bert.settings.study import load_study
-    from acl_bert.tasks.prepare import prepare
 
     study = load_study(args.config)
     spec = study.task_spec(args.task)
@@ -33,10 +33,10 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def tokenise(args: argparse.Namespace) -> None:
+    from acl_bert.config.study import load_study
+    from acl_bert.data.tokens import tokenise
     from acl_bert.encoders import encoder_fingerprint, resolve_path
     from acl_bert.runs.files import data_path, tokens_path
-    from acl_bert.settings.study import load_study
-    from acl_bert.tasks.tokens import tokenise
 
     study = load_study(args.config)
     encoder = study.encoder(args.encoder)
@@ -53,8 +53,8 @@ def tokenise(args: argparse.Namespace) -> None:
 
 
 def finetune(args: argparse.Namespace) -> None:
+    from acl_bert.config.study import load_study
     from acl_bert.runs.files import chosen_lambda, tuning_path
-    from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
     folder = args.results / study.name
@@ -110,10 +110,10 @@ def _claim_gpu(training: Any) -> None:
 
 def _bring_up_to_date(args: argparse.Namespace, study: Any) -> None:
     """Make what a run started by hand lacks. It reads all rows and weights to know."""
+    from acl_bert.data.prepare import is_prepared
+    from acl_bert.data.tokens import is_tokenised
     from acl_bert.encoders import encoder_fingerprint
     from acl_bert.runs.files import data_path, tokens_path
-    from acl_bert.tasks.prepare import is_prepared
-    from acl_bert.tasks.tokens import is_tokenised
 
     folder, encoder = args.results / study.name, study.encoder(args.encoder)
     data, tokens = data_path(folder, args.task), tokens_path(folder, args.task, args.encoder)
@@ -130,8 +130,8 @@ def _changed_settings(
     """What the finished run of this name was trained with that is not what the study says now."""
     from pydantic import ValidationError
 
+    from acl_bert.config.study import RunSettings
     from acl_bert.runs.store import key_of, read_name
-    from acl_bert.settings.study import RunSettings
 
     config = run.config()
     try:
@@ -165,9 +165,9 @@ def _make(target: str, config: Path) -> str:
 
 
 def choose_lambda(args: argparse.Namespace) -> None:
+    from acl_bert.config.study import load_study
     from acl_bert.runs.files import tuning_path
     from acl_bert.runs.store import Store
-    from acl_bert.settings.study import load_study
     from acl_bert.study.tuning import choose_lambda
 
     study = load_study(args.config)
@@ -183,7 +183,7 @@ def sync_tracking(args: argparse.Namespace) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: for the workflow
 
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.study import load_study
     from acl_bert.tracking.store import StoreError, complaint, tracking_uri
     from acl_bert.tracking.sync import Tracker, only_tracker, watch
 
@@ -210,7 +210,7 @@ def sync_tracking(args: argparse.Namespace) -> None:
 
 
 def ui(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.study import load_study
     from acl_bert.tracking.store import StoreError
     from acl_bert.tracking.ui import serve
 
@@ -222,8 +222,8 @@ def ui(args: argparse.Namespace) -> None:
 
 
 def prune(args: argparse.Namespace) -> None:
+    from acl_bert.planning.disk import in_bytes
     from acl_bert.runs.prune import prunable
-    from acl_bert.study.plan.disk import in_bytes
 
     found = prunable(args.results, args.unnamed_runs)
     for folder in found.folders:
@@ -273,7 +273,7 @@ def clusters(args: argparse.Namespace) -> None:
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.study import load_study
 
     return args.results / load_study(args.config).name
 
@@ -284,9 +284,9 @@ def _runs(args: argparse.Namespace, of: Sequence[str] | None = None) -> list[Any
     All where they must be complete, their contents checked; else those that are there, and were
     trained as the study says now.
     """
+    from acl_bert.config.study import load_study
     from acl_bert.runs.files import name_path
     from acl_bert.runs.store import Store
-    from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
     left_out = {} if args.complete else _left_out(study, args)
@@ -335,7 +335,7 @@ def _fault(
 
 
 def _layout(args: argparse.Namespace) -> Any:
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.study import load_study
     from acl_bert.study.layout import read_layout
 
     study = load_study(args.config)
@@ -343,7 +343,7 @@ def _layout(args: argparse.Namespace) -> Any:
 
 
 def progress(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.study import load_study
     from acl_bert.study.planned import planned_runs
     from acl_bert.study.progress import progress
 
@@ -352,9 +352,9 @@ def progress(args: argparse.Namespace) -> None:
 
 
 def plan(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
-    from acl_bert.study.plan.hours import Slots
-    from acl_bert.study.plan.page import plan
+    from acl_bert.config.study import load_study
+    from acl_bert.planning.hours import Slots
+    from acl_bert.planning.page import plan
 
     source = {"kind": "glue", "folder": str(args.glue_dir)}
     changes = {"source": source} if args.glue_dir else {}
@@ -364,9 +364,9 @@ def plan(args: argparse.Namespace) -> None:
 
 
 def calibrate(args: argparse.Namespace) -> None:
+    from acl_bert.config.study import load_study
     from acl_bert.files import write_json
     from acl_bert.runs.files import CALIBRATION
-    from acl_bert.settings.study import load_study
 
     study = load_study(args.config)
 
@@ -415,8 +415,8 @@ def figures(args: argparse.Namespace) -> None:
 
 
 def report(args: argparse.Namespace, found: Any = None) -> None:
-    from acl_bert.settings.deviations import deviations
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.deviations import deviations
+    from acl_bert.config.study import load_study
     from acl_bert.study.claims.claims import load_claims
     from acl_bert.study.report.assemble import study_report
     from acl_bert.study.report.paper import write_paper
@@ -450,7 +450,7 @@ def _mirror_of(args: argparse.Namespace, study: Any) -> Any:
 
 
 def submissions(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study
+    from acl_bert.config.study import load_study
     from acl_bert.study.submission import write_submissions
 
     specs = load_study(args.config).task_specs
@@ -458,7 +458,7 @@ def submissions(args: argparse.Namespace) -> None:
 
 
 def analyse(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import load_study, write_study
+    from acl_bert.config.study import load_study, write_study
     from acl_bert.study.claims.claims import load_claims
 
     load_claims(args.claims)  # before anything is written
@@ -517,7 +517,7 @@ def _model_of(name: Path) -> Path:
 
 
 def schema(args: argparse.Namespace) -> None:
-    from acl_bert.settings.study import Study
+    from acl_bert.config.study import Study
 
     sys.stdout.write(to_json(Study.model_json_schema(by_alias=True)))
 

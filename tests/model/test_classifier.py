@@ -32,7 +32,7 @@ def build(
 def test_h_is_the_pretrained_poolers_output(tiny_encoder: Path) -> None:
     expected = AutoModel.from_pretrained(tiny_encoder).eval()(**INPUTS)
     torch.testing.assert_close(build(tiny_encoder).represent(**INPUTS)[0], expected.pooler_output)
-    (first,) = build(tiny_encoder, "first_token").represent(**INPUTS)
+    (first,) = build(tiny_encoder, "cls").represent(**INPUTS)
     torch.testing.assert_close(first, expected.last_hidden_state[:, 0])
 
 
@@ -80,7 +80,7 @@ def test_label_embeddings_are_the_classifiers_weight(tiny_encoder: Path) -> None
 @torch.no_grad()
 def test_the_mlp_is_three_layers_on_the_first_token(tiny_encoder: Path) -> None:
     model = build(tiny_encoder, "mlp")
-    (h,) = build(tiny_encoder, "first_token").represent(**INPUTS)
+    (h,) = build(tiny_encoder, "cls").represent(**INPUTS)
     head = model.heads[-1]
     weights = [p for name, p in head.pooler.named_parameters() if name.endswith("weight")]
     assert len(weights) == 3
@@ -117,11 +117,11 @@ def test_a_cosine_model_is_saved_and_loaded_again(
 
 
 def test_saved_and_loaded_again(tiny_encoder: Path, tmp_path: Path) -> None:
-    model = build(tiny_encoder, "first_token")
+    model = build(tiny_encoder, "cls")
     model.save_pretrained(tmp_path)
     assert not list(tmp_path.glob("*.bin"))
     again = EncoderClassifier.from_pretrained(tmp_path).eval()
-    assert again.config.representation == "first_token"
+    assert again.config.representation == "cls"
     assert torch.equal(model(**INPUTS).logits, again(**INPUTS).logits)
     assert "bert" in json.loads((tmp_path / "config.json").read_text())["encoder"]["model_type"]
 

@@ -99,7 +99,7 @@ def joined(gradients: Gradients) -> Tensor:
 @pytest.mark.parametrize("parts", [[12], [1, 4, 7]], ids=["one parameter", "three"])
 @pytest.mark.parametrize(
     ("mode", "expected_key"),
-    [("discard", "discard"), ("project", "pcgrad"), ("gradvac", "pcgrad")],  # φ̂ is 0 at first
+    [("discard", "discard"), ("pcgrad", "pcgrad"), ("gradvac", "pcgrad")],  # φ̂ is 0 at first
 )
 def test_matches_the_vectors(vector: dict, parts: list[int], mode: str, expected_key: str) -> None:
     g_ce, g_contrastive, expected = (
@@ -309,7 +309,7 @@ def shared_memory(tensors: tuple[Tensor, ...]) -> bool:
 # ---- PCGrad and GradVac
 
 
-@pytest.mark.parametrize("mode", ["project", "gradvac"])
+@pytest.mark.parametrize("mode", ["pcgrad", "gradvac"])
 @pytest.mark.parametrize(
     ("g_ce", "g_term", "changed"),
     [
@@ -347,7 +347,7 @@ def test_gradvac_by_hand() -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("weights", [(1.0, 0.5), (0.3, 0.7)])
 @pytest.mark.parametrize(
-    ("mode", "target"), [("project", 0.0), ("gradvac", 0.0), ("gradvac", 0.4), ("gradvac", -0.3)]
+    ("mode", "target"), [("pcgrad", 0.0), ("gradvac", 0.0), ("gradvac", 0.4), ("gradvac", -0.3)]
 )
 def test_is_the_published_rule(
     seed: int, weights: tuple[float, float], mode: str, target: float
@@ -363,7 +363,7 @@ def test_is_the_published_rule(
         math.fsum(x * y for x, y in zip(p, q, strict=True)) for p, q in ((a, b), (a, a), (b, b))
     )
     phi = dot / math.sqrt(aa * bb)
-    if mode == "project":
+    if mode == "pcgrad":
         changed = [y - dot / aa * x for x, y in zip(a, b, strict=True)] if dot < 0 else b
     elif phi < target:
         added = math.sqrt(bb) * (target * math.sqrt(1 - phi**2) - phi * math.sqrt(1 - target**2))
@@ -389,7 +389,7 @@ def turned(g_ce: Tensor, g: Tensor, decision: GateDecision) -> Tensor:
 @pytest.mark.parametrize("degrees", [90.001, 100, 135, 179])
 def test_the_projected_gradient_is_orthogonal(degrees: float) -> None:
     g_ce, g = vectors_at(degrees, lengths=(3, 1e-3))
-    projected = turned(g_ce, g, decide([g_ce], [g], "project"))
+    projected = turned(g_ce, g, decide([g_ce], [g], "pcgrad"))
     assert abs(torch.dot(projected, g_ce).item()) < 1e-12 * 3e-3
     # What did not oppose g_CE is left.
     along = torch.dot(projected, g) / projected.norm() ** 2
@@ -410,7 +410,7 @@ def test_gradvac_brings_the_cosine_to_the_target(degrees: float, target: float) 
         assert decision.inside == decision.outside
 
 
-@pytest.mark.parametrize("mode", ["project", "gradvac"])
+@pytest.mark.parametrize("mode", ["pcgrad", "gradvac"])
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])
 def test_without_an_angle_the_two_are_combined_plainly(mode: str, bad: float) -> None:
     g, without = torch.tensor([-1.0]), torch.tensor([bad])

@@ -18,7 +18,7 @@ def digest(package: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("file", "counts"),
     [
-        ("settings/method.py", True),
+        ("config/method.py", True),
         ("training/step.py", True),
         ("objectives/gate.py", True),
         ("model/classifier.py", True),

@@ -8,13 +8,13 @@ import yaml
 from run_folders import finish_run
 
 from acl_bert.cli import main
+from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
 from acl_bert.files import write_text
 from acl_bert.runs.files import lease_path
 from acl_bert.runs.lease import hold
 from acl_bert.runs.prune import prunable, prune_teachers
 from acl_bert.runs.store import Store
-from acl_bert.settings.study import Study, load_study
 
 TEACHER, STUDENT = ("rte", "tiny", "acl"), ("rte", "tiny", "acl_cl")
 TUNED = {"enabled": True, "lambdas": [0.5], "seeds": [101]}

@@ -13,11 +13,11 @@ import yaml
 from tiny_runs import tiny_job
 
 from acl_bert.cli import main
+from acl_bert.config.study import Study, load_study
 from acl_bert.runs.code import running_code
 from acl_bert.runs.files import find_names, in_progress_path, lease_path, name_path
 from acl_bert.runs.lease import hold
 from acl_bert.runs.store import Store, address_of
-from acl_bert.settings.study import Study, load_study
 from acl_bert.training.jobs import study_job
 from acl_bert.training.run import Job
 
@@ -201,7 +201,7 @@ def test_so_many_epochs_are_so_many_however_they_were_written(
     [
         {"methods": {"acl": {"lambda": 0.4}, "acl_cl": {}}},
         {"methods": {"acl": {"temperature": 0.1}, "acl_cl": {}}},
-        {"methods": {"acl": {"training": {"warmup": 0.2}}, "acl_cl": {}}},
+        {"methods": {"acl": {"training": {"warmup_ratio": 0.2}}, "acl_cl": {}}},
         {"training": {"threads": 2}},
         {"training": {"precision": "bf16"}},
         {"training": {"epochs": 2}},

@@ -9,10 +9,10 @@ import yaml
 from run_folders import finish_run, name_run, start_run, write_task
 
 from acl_bert.cli import main
+from acl_bert.config.study import load_study
 from acl_bert.files import write_json
 from acl_bert.runs.files import CONFIG, name_path
 from acl_bert.runs.store import Store
-from acl_bert.settings.study import load_study
 
 ROOT = Path(__file__).parents[2]
 METHODS = ["ce", "ce_scl", "acl_embed", "acl", "jt", "jt_scl", "two_stage", "alternating", "acl_cl"]
@@ -26,7 +26,7 @@ def config(folder: Path, **changes: Any) -> Path:
         "source": {"kind": "glue"},
         "tasks": {"rte": {}, "cola": {}},
         "encoders": {"tiny": {"path": "x"}},
-        "methods": {name: {} for name in METHODS} | {"ce_scl": {"gate": {"mode": "observe"}}},
+        "methods": {name: {} for name in METHODS} | {"ce_scl": {"gate": {"mode": "log_only"}}},
         "seeds": [1, 2],
         "analyses": {
             "audit": {"choices": ["temperature", "teacher"], "tasks": ["rte"]},

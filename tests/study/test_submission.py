@@ -12,19 +12,19 @@ from run_folders import finish_run
 from tiny_runs import model_of, train_run
 from words import WORDS
 
+from acl_bert.config.method import method_rows
+from acl_bert.config.study import RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.prepare import prepare
+from acl_bert.data.spec import Selection, Source, TaskSpec, resolve
+from acl_bert.data.tokens import TokenStore, tokenise
 from acl_bert.encoders import encoder_fingerprint
 from acl_bert.errors import InputError
 from acl_bert.files import read_json, write_csv, write_json
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.runs.files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS, RunFolder
-from acl_bert.settings.method import method_rows
-from acl_bert.settings.study import RunSettings
-from acl_bert.settings.training import Training
 from acl_bert.study.layout import Layout, TaskLayout
 from acl_bert.study.submission import SUBMISSIONS, submitted_tasks, write_submissions
-from acl_bert.tasks.prepare import prepare
-from acl_bert.tasks.spec import Selection, Source, TaskSpec, resolve
-from acl_bert.tasks.tokens import TokenStore, tokenise
 from acl_bert.training.hardware import settle
 from acl_bert.training.loop import predict
 

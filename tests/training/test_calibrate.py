@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from acl_bert.settings.study import Encoder
-from acl_bert.settings.training import Training
+from acl_bert.config.study import Encoder
+from acl_bert.config.training import Training
 from acl_bert.training import calibrate as timing
 from acl_bert.training.calibrate import calibrate
 

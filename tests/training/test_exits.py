@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from acl_bert.config.method import Method, method_rows
+from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier, start_from
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.settings.method import Method, method_rows
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.batches import load_batch
 from acl_bert.training.regimes import ExitLoss, Plan, exit_weights
 from acl_bert.training.step import StepRecord, term_loss, training_step
@@ -141,8 +141,8 @@ def test_the_teachers_exit_learns_by_ce_alone(name: str, places: list[int]) -> N
 
 def test_a_student_without_an_exit_below_the_teacher_is_refused() -> None:
     with pytest.raises(InputError, match="no exit lies below the teacher's, in layer 3"):
-        Plan(row("acl_cl", regime="last"), (3,), teacher_depth=3)
-    assert Plan(row("acl_cl", regime="last"), (2,), teacher_depth=3).losses(0)[0].term
+        Plan(row("acl_cl", regime="single_exit"), (3,), teacher_depth=3)
+    assert Plan(row("acl_cl", regime="single_exit"), (2,), teacher_depth=3).losses(0)[0].term
 
 
 @pytest.mark.parametrize("name", ["jt", "jt_ascending", "jt_descending"])
@@ -203,7 +203,7 @@ STUDENTS: list[tuple[str, dict[str, Any]]] = [
     ("jt_scl", {"mode": "discard", "scope": "representation"}),
     ("acl_cl", {}),
     ("acl_cl", {"teacher_anchors": True}),
-    ("acl_cl", {"representation": "first_token"}),
+    ("acl_cl", {"representation": "cls"}),
     ("acl_cl", {"exit_weights": "ascending"}),
     ("acl_cl", {"teacher_exit": "live"}),
     ("acl_cl_no_labels", {}),

@@ -14,16 +14,18 @@ import torch
 from safetensors import safe_open
 from tiny_runs import tiny_settings, train_run
 
+from acl_bert.config.training import Training
 from acl_bert.errors import Interrupted, TrainingError
 from acl_bert.runs.code import Code
 from acl_bert.runs.files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder
-from acl_bert.settings.training import Training
 from acl_bert.training import checkpoints, loop
 from acl_bert.training import run as run_module
 from acl_bert.training.checkpoints import CHECKPOINT
 from acl_bert.training.interruption import interruptible
 
-TRAINING = Training(epochs=3, batch_size=16, accumulation=2, device="cpu", batches="shuffled")
+TRAINING = Training(
+    epochs=3, batch_size=16, gradient_accumulation_steps=2, device="cpu", group_by_length=False
+)
 # With these the best epoch is the first of ACL and the last of the others.
 RATES = {"acl": 1.5e-2, "acl_gradvac": 2e-2, "jt_acl": 2e-2}
 BEST = {"acl": 1, "acl_gradvac": 3, "jt_acl": 3}

@@ -1,13 +1,13 @@
 import torch
 from torch import nn
 
-from acl_bert.settings.training import Training
+from acl_bert.config.training import Training
 from acl_bert.training.optimiser import Optimiser
 
 
 def test_warm_up_then_decay_to_zero() -> None:
     model = nn.Linear(3, 2)
-    optimiser = Optimiser(model, Training(learning_rate=1.0, warmup=0.1), 50)
+    optimiser = Optimiser(model, Training(learning_rate=1.0, warmup_ratio=0.1), 50)
     rates = []
     for _ in range(50):
         rates.append(optimiser.learning_rate)
@@ -28,13 +28,13 @@ def test_vectors_do_not_decay() -> None:
 
 
 def test_no_warm_up() -> None:
-    optimiser = Optimiser(nn.Linear(2, 2), Training(warmup=0.0, learning_rate=0.5), 4)
+    optimiser = Optimiser(nn.Linear(2, 2), Training(warmup_ratio=0.0, learning_rate=0.5), 4)
     assert optimiser.learning_rate == 0.5
 
 
 def test_gradients_are_clipped_together_and_cleared() -> None:
     model = nn.Linear(2, 1)
-    optimiser = Optimiser(model, Training(clip_norm=1.0), 4)
+    optimiser = Optimiser(model, Training(max_grad_norm=1.0), 4)
     seen = []
     optimiser.adamw.register_step_pre_hook(
         lambda *_: seen.append(torch.cat([p.grad.flatten() for p in model.parameters()]).norm())

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier
 from acl_bert.runs.files import REPRESENTATIONS, RunFolder
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import representations
 from acl_bert.training.batches import load_batch
 from acl_bert.training.representations import write_representations

@@ -10,14 +10,14 @@ import pytest
 import torch
 from tiny_runs import model_of, tiny_settings, train_run
 
+from acl_bert.config.method import Method
+from acl_bert.config.study import RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.runs.files import HISTORY_COLUMNS, PUBLISHED, RunFolder
 from acl_bert.runs.store import MANIFEST
-from acl_bert.settings.method import Method
-from acl_bert.settings.study import RunSettings
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.hardware import settle
 from acl_bert.training.loop import predict
 
@@ -165,7 +165,7 @@ def test_accumulation_makes_fewer_larger_updates(
     whole = run(tmp_path / "a", tiny_encoder, tiny_task, settings("acl", epochs=1))
     parts = run(
         tmp_path / "b", tiny_encoder, tiny_task,
-        settings("acl", epochs=1, batch_size=8, accumulation=2),
+        settings("acl", epochs=1, batch_size=8, gradient_accumulation_steps=2),
     )  # fmt: skip
     assert len(parts.history()) == len(whole.history()) == 6
     assert sum(r["tokens"] or 0 for r in parts.history()) == sum(
@@ -186,7 +186,7 @@ def test_variants_of_the_open_choices_all_run(
             {"reduction": "sum"},
             {"normalize": False},
             {"anchors": "samples"},
-            {"representation": "first_token"},
+            {"representation": "cls"},
             {"representation": "dropout"},
             {"combination": "convex"},
             {"gate": {"mode": "discard", "scope": "last_layer"}},

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from acl_bert.config.method import method_rows
+from acl_bert.config.study import Encoder, RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.split import sample
+from acl_bert.data.tokens import Split, TokenStore
 from acl_bert.runs.files import RunFolder
 from acl_bert.runs.store import Store
-from acl_bert.settings.method import method_rows
-from acl_bert.settings.study import Encoder, RunSettings
-from acl_bert.settings.training import Training
-from acl_bert.tasks.split import sample
-from acl_bert.tasks.tokens import Split, TokenStore
 from acl_bert.training.run import Job, Trainer
 
 TRAINING = Training(epochs=2, batch_size=16, device="cpu", precision="fp32")

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from acl_bert.config.method import Method, method_rows
+from acl_bert.data.tokens import TokenStore
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.objectives import RunningTargets, lacon_loss
-from acl_bert.settings.method import Method, method_rows
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import step as step_module
 from acl_bert.training.batches import load_batch
 from acl_bert.training.regimes import ExitLoss
@@ -144,7 +144,7 @@ def test_at_h_the_two_gradients_meet_in_one_encoder_pass(
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("combination", ["additive", "convex"])
-@pytest.mark.parametrize("representation", ["pooler", "first_token", "dropout"])
+@pytest.mark.parametrize("representation", ["pooler", "cls", "dropout"])
 def test_a_kept_step_is_the_joint_backward(
     tiny_encoder: Path, batch: Any, scope: str, combination: str, representation: str
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_kept_step_is_the_joint_backward(
 
 
 def test_observe_records_the_angle_and_keeps_the_term(model: EncoderClassifier, batch: Any) -> None:
-    observed, seen = gradients(model, batch, acl(mode="observe", threshold=1e-6))
+    observed, seen = gradients(model, batch, acl(mode="log_only", threshold=1e-6))
     kept, _ = gradients(model, batch, acl(threshold=180))
     assert seen.gates[3].keep is False and seen.gates[3].angle is not None
     assert not torch.equal(seen.loss, seen.ce)
@@ -199,7 +199,7 @@ def test_a_gate_over_parameters_records_what_h_says(
 
 # ---- PCGrad and GradVac: the term's gradient is changed within the gate's scope only
 
-SURGERY = [("project", 0.0), ("gradvac", 0.0), ("gradvac", 0.9), ("gradvac", -0.9)]
+SURGERY = [("pcgrad", 0.0), ("gradvac", 0.0), ("gradvac", 0.9), ("gradvac", -0.9)]
 
 
 def at(target: float) -> RunningTargets:
@@ -330,7 +330,7 @@ def test_gradvac_moves_the_target_of_each_place_at_each_step(
 
 
 def test_the_other_modes_have_no_target(model: EncoderClassifier, batch: Any) -> None:
-    for mode in ("observe", "discard", "project"):
+    for mode in ("log_only", "discard", "pcgrad"):
         targets = RunningTargets()
         gradients(model, batch, acl(mode=mode), targets=targets)
         assert targets.state_dict() == {}

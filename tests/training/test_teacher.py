@@ -12,16 +12,16 @@ from tiny_runs import model_of, tiny_job, tiny_settings, train_run
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import acl_bert.model  # noqa: F401  # makes the models' types known
+from acl_bert.config.method import method_rows
+from acl_bert.config.study import RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier, load_model, start_from
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.runs.files import PUBLISHED, RunFolder
 from acl_bert.runs.store import MANIFEST, Store
-from acl_bert.settings.method import method_rows
-from acl_bert.settings.study import RunSettings
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.batches import load_batch
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
@@ -175,13 +175,13 @@ def test_a_students_files_know_every_exit_and_the_teacher(
     assert metrics["degenerate"] is ("3" in metrics["degenerate_exits"])
 
 
-@pytest.mark.parametrize(("selected_by", "epoch"), [("mean", 2), ("last", 1)])
+@pytest.mark.parametrize(("model_selection", "epoch"), [("mean", 2), ("last", 1)])
 def test_the_epoch_is_chosen_by_the_mean_over_exits_or_by_the_last(
     tmp_path: Path,
     tiny_encoder: Path,
     tiny_task: Path,
     monkeypatch: pytest.MonkeyPatch,
-    selected_by: str,
+    model_selection: str,
     epoch: int,
 ) -> None:
     from acl_bert.training import loop
@@ -192,11 +192,11 @@ def test_the_epoch_is_chosen_by_the_mean_over_exits_or_by_the_last(
         "exit_scores",
         lambda *_: [{"accuracy": x, "f1": 0, "matthews": 0} for x in next(each_epoch)],
     )
-    method = method_rows()["jt"].model_copy(update={"selected_by": selected_by})
+    method = method_rows()["jt"].model_copy(update={"model_selection": model_selection})
     monkeypatch.setitem(method_rows(), "jt", method)
     chosen = run(tmp_path, tiny_encoder, tiny_task, "jt", epochs=2).metrics()["selection"]
     assert chosen["epoch"] == epoch
-    assert chosen["value"] == pytest.approx(0.6 if selected_by == "mean" else 0.9)
+    assert chosen["value"] == pytest.approx(0.6 if model_selection == "mean" else 0.9)
 
 
 def test_a_students_key_depends_on_its_teacher(

@@ -10,13 +10,13 @@ import pytest
 import torch
 from tiny_runs import model_of, tiny_job, tiny_settings, train_run
 
+from acl_bert.config.base import merge
+from acl_bert.config.method import Method, method_rows
+from acl_bert.config.training import Training
 from acl_bert.model.build import build_classifier, load_model
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.runs.files import PUBLISHED, RunFolder
 from acl_bert.runs.store import MANIFEST
-from acl_bert.settings.base import merge
-from acl_bert.settings.method import Method, method_rows
-from acl_bert.settings.training import Training
 from acl_bert.training import run as training_run
 from acl_bert.training.run import Job
 
@@ -90,7 +90,7 @@ def check(run: RunFolder, method: Method, teacher: RunFolder | None) -> None:
         check_step(step, method)
     assert (metrics["gate"] is None) == (method.gate.mode == "off")
     if gate := metrics["gate"]:
-        acted = {"discard": "discarded", "project": "changed", "gradvac": "changed"}
+        acted = {"discard": "discarded", "pcgrad": "changed", "gradvac": "changed"}
         opposed = sum(1 - (step["kept"] or 0) for step in history)
         counts = {"discarded": 0.0, "changed": 0.0}
         if not method.is_multi_exit:  # one decision a step
@@ -139,19 +139,19 @@ def test_every_row_of_the_table_runs(runs: Runs, name: str) -> None:
 # What paper.md's table lets a student choose, and the choices that belong to ACL-CL alone.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "start": ("acl_cl", {"start": "encoder"}),
-    "frozen backbone": ("acl_cl", {"regime": "exits"}),
-    "model of 1 layer": ("acl_cl", {"regime": "last", "layers": 1}),
-    "model of 2 layers": ("acl_cl", {"regime": "last", "layers": 2}),
+    "frozen backbone": ("acl_cl", {"regime": "frozen_backbone"}),
+    "model of 1 layer": ("acl_cl", {"regime": "single_exit", "layers": 1}),
+    "model of 2 layers": ("acl_cl", {"regime": "single_exit", "layers": 2}),
     "trained teacher": ("acl_cl", {"teacher_exit": "live"}),
     "gate, encoder": ("acl_cl", {"gate": {"scope": "encoder"}}),
     "gate, last layer": ("acl_cl", {"gate": {"scope": "last_layer"}}),
-    "first token": ("acl_cl", {"representation": "first_token"}),
+    "first token": ("acl_cl", {"representation": "cls"}),
     "ascending": ("acl_cl", {"exit_weights": "ascending"}),
     "teacher anchors": ("acl_cl", {"teacher_anchors": True}),
     "no labels": ("acl_cl", {"label_embeddings": False}),
     "no cross-layer": ("acl_cl", {"contrastive": "acl_embed"}),
     "alternating": ("acl_cl", {"regime": "alternating"}),
-    "frozen, KD": ("logits_kd", {"regime": "exits"}),
+    "frozen, KD": ("logits_kd", {"regime": "frozen_backbone"}),
     "trained teacher, no other": (
         "acl_cl",
         {"teacher_exit": "live", "teacher": None, "start": "encoder"},
@@ -175,7 +175,7 @@ def test_every_open_choice_of_a_student_runs(runs: Runs, acl_cl: RunFolder, vari
 
 @pytest.mark.parametrize("name", ["acl_cl", "logits_kd", "two_stage"])
 def test_on_a_frozen_backbone_the_shallow_exits_alone_move(runs: Runs, name: str) -> None:
-    method = row(name, regime="exits")
+    method = row(name, regime="frozen_backbone")
     run = runs(method, keep_model=True)
     taught = runs.teacher(method)
     assert taught is not None

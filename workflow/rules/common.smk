@@ -32,16 +32,16 @@ from acl_bert.runs.code import running_code
 from acl_bert.runs.store import Store
 from acl_bert.errors import InputError
 from acl_bert.encoders import encoder_fingerprint, fetch_encoder
-from acl_bert.settings.deviations import deviations
-from acl_bert.settings.study import load_study, write_study
-from acl_bert.settings.yaml_file import read_yaml
+from acl_bert.config.deviations import deviations
+from acl_bert.config.study import load_study, write_study
+from acl_bert.config.yaml_file import read_yaml
 from acl_bert.study.layout import layout_of
-from acl_bert.study.plan.disk import check_room, room
-from acl_bert.study.plan.hours import Costs, Slots
-from acl_bert.study.plan.sizes import Sizes
+from acl_bert.planning.disk import check_room, room
+from acl_bert.planning.hours import Costs, Slots
+from acl_bert.planning.sizes import Sizes
 from acl_bert.study.planned import Run, runs_of
 from acl_bert.study.submission import submitted_tasks
-from acl_bert.tasks.prepare import determinants
+from acl_bert.data.prepare import determinants
 
 # A scheduler warns the Snakemake of a job. Not where that one submits a step of its own, as on
 # SLURM: the step has a Snakemake again, and srun, which starts it, takes SIGTERM for an order to

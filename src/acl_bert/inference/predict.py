@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from acl_bert.data.readers import Row, lines_of, read_table, read_text
+from acl_bert.data.sources import check_text
+from acl_bert.data.tokens import load_tokenizer
 from acl_bert.encoders import VOCABULARIES
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import CRITERIA, Criterion, max_probability, speedup
@@ -17,9 +20,6 @@ from acl_bert.files import write_csv
 from acl_bert.inference.layers import LayerByLayer, layers_of
 from acl_bert.model.build import load_model
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.tasks.readers import Row, lines_of, read_table, read_text
-from acl_bert.tasks.sources import check_text
-from acl_bert.tasks.tokens import load_tokenizer
 from acl_bert.training.batches import evaluation_batches
 
 COLUMNS = ("index", "prediction", "exit", "probability")

@@ -55,7 +55,7 @@ class Head(nn.Module):
         if representation == "mlp":  # LaCon's projection
             linear = [nn.Linear(hidden, hidden) for _ in range(3)]
             self.pooler = nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
-        elif representation != "first_token":
+        elif representation != "cls":
             self.pooler = nn.Linear(hidden, hidden)
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(hidden, classes, bias=cosine_temperature is None)

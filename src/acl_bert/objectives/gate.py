@@ -3,15 +3,15 @@
 With g_CE and g the gradients of CE and of the term, γ the angle between them over the parameters
 of the gate's scope, and φ = cos γ:
 
-    observe   g counts, whatever γ is
+    log_only  g counts, whatever γ is
     discard   ACL-Grad: g counts where γ is at most the threshold; else g_CE alone, with weight 1
-    project   PCGrad (Yu et al. 2020): where φ < 0, g loses its component along g_CE
+    pcgrad    PCGrad (Yu et al. 2020): where φ < 0, g loses its component along g_CE
     gradvac   GradVac (Wang et al. 2021): where φ is below a running target φ̂, g gains as much of
               g_CE as brings their cosine to φ̂
 
 The last two change the term's gradient only, to g + a·g_CE within the scope, with
 
-    project   a = −(g·g_CE) / ‖g_CE‖²
+    pcgrad    a = −(g·g_CE) / ‖g_CE‖²
     gradvac   a = ‖g‖ (φ̂ √(1−φ²) − φ √(1−φ̂²)) / (‖g_CE‖ √(1−φ̂²))
 
 so that every mode comes to a pair of weights, of g_CE and of g, for parameters inside the scope and
@@ -119,7 +119,7 @@ def settle(
     """What a gate of this mode makes of two gradients, as the top of this module says.
 
     ce_weight, weight: those of CE and the term where the gate does not interfere. threshold: of
-    observe and discard, degrees; exactly 90° is kept: there the sign of the inner product decides,
+    log_only and discard, degrees; exactly 90° is kept: there the sign of the inner product decides,
     not an angle that was rounded. target: φ̂ of gradvac.
 
     Without an angle there is nothing to object to, and the term is kept: a gradient that is zero,
@@ -127,8 +127,8 @@ def settle(
 
     Raises ValueError for an unknown mode or a threshold that is not in (0, 180].
     """
-    if mode not in ("observe", "discard", "project", "gradvac"):
-        raise ValueError(f"mode is {mode!r}; choose from observe, discard, project, gradvac")
+    if mode not in ("log_only", "discard", "pcgrad", "gradvac"):
+        raise ValueError(f"mode is {mode!r}; choose from log_only, discard, pcgrad, gradvac")
     if not 0 < threshold <= 180:
         raise ValueError(f"threshold is {threshold}; it must be above 0 and at most 180 degrees")
     plain = Weights(ce_weight, weight)
@@ -137,7 +137,7 @@ def settle(
         return GateDecision(None, True, plain, plain)
     if mode == "gradvac":
         lowest = target
-    elif mode == "project" or threshold == 90:
+    elif mode == "pcgrad" or threshold == 90:
         lowest = 0.0  # cos(90°) is 6e-17 in floating point: it would object to orthogonal gradients
     else:
         lowest = math.cos(math.radians(threshold))
@@ -145,7 +145,7 @@ def settle(
     inside = outside = plain
     if mode == "discard" and not keep:
         inside = outside = Weights(1.0, 0.0)
-    elif mode in ("project", "gradvac") and not keep:
+    elif mode in ("pcgrad", "gradvac") and not keep:
         inside = Weights(ce_weight + weight * _added(products, cosine, lowest), weight)
     return GateDecision(math.degrees(math.acos(cosine)), keep, inside, outside)
 

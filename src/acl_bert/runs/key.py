@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from acl_bert.config.study import RunSettings
 from acl_bert.files import canonical_hash
-from acl_bert.settings.study import RunSettings
 
 
 def run_key(

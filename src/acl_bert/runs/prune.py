@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
 from acl_bert.runs.files import find_names, lease_path, name_path, tuning_name_path, tuning_path
 from acl_bert.runs.lease import is_held
 from acl_bert.runs.store import STORE, Store, read_name
-from acl_bert.settings.study import Study, load_study
 
 STUDY_FILE = "config.yaml"
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from acl_bert.config.study import Study
 from acl_bert.runs.files import name_path, tuning_name_path, tuning_path
-from acl_bert.settings.study import Study
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from acl_bert.data.sources import splits_of
+from acl_bert.data.spec import Source, TaskSpec, registry
 from acl_bert.errors import InputError
 from acl_bert.files import atomic_folder
 from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS, Metrics, RunFolder, name_path
 from acl_bert.study.layout import METRIC_NAMES, Layout
-from acl_bert.tasks.sources import splits_of
-from acl_bert.tasks.spec import Source, TaskSpec, registry
 
 SUBMISSIONS = "submissions"
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acl_bert.tasks.tokens import Split
+from acl_bert.data.tokens import Split
 
 POOL = 64  # batches' worth of rows among which lengths are matched: ample, and still random
 
@@ -48,7 +48,7 @@ def load_batch(
     return inputs, torch.from_numpy(split.targets[rows]).to(device)
 
 
-def updates(batches: list[np.ndarray], accumulation: int) -> Iterator[list[np.ndarray]]:
-    """The batches in groups of `accumulation`, one optimiser update each; the last may be short."""
-    for start in range(0, len(batches), accumulation):
-        yield batches[start : start + accumulation]
+def updates(batches: list[np.ndarray], accumulated: int) -> Iterator[list[np.ndarray]]:
+    """The batches in groups of `accumulated`, one optimiser update each; the last may be short."""
+    for start in range(0, len(batches), accumulated):
+        yield batches[start : start + accumulated]

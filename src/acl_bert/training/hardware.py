@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
+from acl_bert.config.study import RunSettings
+from acl_bert.config.training import Training
 from acl_bert.errors import InputError
-from acl_bert.settings.study import RunSettings
-from acl_bert.settings.training import Training
 
 
 def settle(settings: RunSettings) -> RunSettings:

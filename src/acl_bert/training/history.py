@@ -13,11 +13,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from acl_bert.config.method import Method
 from acl_bert.errors import TrainingError
 from acl_bert.files import atomic_file, naming
 from acl_bert.objectives.gate import GateDecision
 from acl_bert.runs.files import HISTORY_COLUMNS
-from acl_bert.settings.method import Method
 from acl_bert.training.step import StepRecord
 
 # Each look at the numbers waits for the GPU, so there is one in ten updates, or in some seconds.
@@ -159,7 +159,7 @@ class History(GrowingCsv):
         self._losses.append(loss)
         term = _mean(record.term for record in records if record.term is not None)
         contrastive = self._method.contrastive != "none"
-        observed = self._method.gate.mode == "observe"
+        observed = self._method.gate.mode == "log_only"
         return [
             step,
             epoch,
@@ -209,7 +209,7 @@ class History(GrowingCsv):
             "angles": len(angles),
             "above_threshold": sum(angle > gate.threshold for angle in angles),
             "discarded": opposed if gate.mode == "discard" else 0,
-            "changed": opposed if gate.mode in ("project", "gradvac") else 0,
+            "changed": opposed if gate.mode in ("pcgrad", "gradvac") else 0,
             "median_angle": statistics.median(angles) if angles else None,
             "mean_angle": statistics.fmean(angles) if angles else None,
         }

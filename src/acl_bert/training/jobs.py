@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from acl_bert.config.study import Study
+from acl_bert.data.tokens import TokenStore
 from acl_bert.runs.files import chosen_lambda, name_path, tokens_path, tuning_name_path, tuning_path
-from acl_bert.settings.study import Study
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.hardware import settle
 from acl_bert.training.run import Job
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from acl_bert.config.study import Encoder, RunSettings
+from acl_bert.data.tokens import load_tokenizer
 from acl_bert.encoders import resolve_path
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.settings.study import Encoder, RunSettings
-from acl_bert.tasks.tokens import load_tokenizer
 
 
 def save_model(

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from acl_bert.config.method import Method
+from acl_bert.config.study import RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.split import sample
+from acl_bert.data.tokens import Split, TokenStore
 from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, mean_over_exits
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.objectives.gate import RunningTargets
 from acl_bert.runs.files import EPOCHS, HISTORY, epoch_columns
-from acl_bert.settings.method import Method
-from acl_bert.settings.study import RunSettings
-from acl_bert.settings.training import Training
-from acl_bert.tasks.split import sample
-from acl_bert.tasks.tokens import Split, TokenStore
 from acl_bert.training.batches import (
     evaluation_batches,
     load_batch,
@@ -56,7 +56,7 @@ def train(
     after an update or a batch of the selection split, a checkpoint is written first.
     """
     training, method = settings.training, settings.method
-    rows, selection = tokens.split("train"), tokens.split(training.chosen_on)
+    rows, selection = tokens.split("train"), tokens.split(training.selection_split)
     numbers = sample(rows.targets, settings.train_rows, settings.task)
     total = training.updates_of(len(numbers))
     plan.freeze(model)
@@ -111,11 +111,11 @@ def _groups(
 ) -> list[list[np.ndarray]]:
     """The epoch's updates that are to come, each its micro-batches of row numbers."""
     state.begin_epoch()
-    grouped = training.batches == "grouped"
+    grouped = training.group_by_length
     lengths = rows.lengths[numbers]
     places = train_batches(lengths, training.batch_size, grouped, state.generator)
     batches = [numbers[batch] for batch in places]
-    return list(updates(batches, training.accumulation))[state.updates :]
+    return list(updates(batches, training.gradient_accumulation_steps))[state.updates :]
 
 
 def _update(
@@ -161,7 +161,7 @@ def _close_epoch(
 ) -> None:
     """Score the epoch, and keep its weights where they are the best so far."""
     every = exit_scores(logits, selection.targets, tokens.task["metrics"])
-    scores = mean_over_exits(every) if settings.method.selected_by == "mean" else every[-1]
+    scores = mean_over_exits(every) if settings.method.model_selection == "mean" else every[-1]
     value = scores[settings.selection_metric]
     loss, epochs = state.history.epoch_loss(), settings.training.epochs
     state.epochs.write([[state.epoch, state.history.step, loss, *scores.values()]])

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from acl_bert.settings.training import Training
+from acl_bert.config.training import Training
 
 
 class Optimiser:
@@ -17,7 +17,7 @@ class Optimiser:
 
     def __init__(self, model: nn.Module, training: Training, steps: int) -> None:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._clip_norm = training.clip_norm
+        self._clip_norm = training.max_grad_norm
         groups = [
             {
                 "params": [p for p in self._parameters if p.dim() > 1],
@@ -26,7 +26,7 @@ class Optimiser:
             {"params": [p for p in self._parameters if p.dim() <= 1], "weight_decay": 0.0},
         ]
         self.adamw = torch.optim.AdamW(groups, lr=training.learning_rate, fused=True)
-        warmup = round(training.warmup * steps)
+        warmup = round(training.warmup_ratio * steps)
 
         # Not transformers' schedule of the same shape: importing it takes longer than a short run.
         def factor(step: int) -> float:

@@ -9,9 +9,9 @@ from itertools import chain
 
 from torch import nn
 
+from acl_bert.config.method import Method
 from acl_bert.errors import InputError
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.settings.method import Method
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Regime:
 
 
 REGIMES = {
-    "last": Regime(lambda update, exits: range(exits - 1, exits)),
+    "single_exit": Regime(lambda update, exits: range(exits - 1, exits)),
     "joint": Regime(lambda update, exits: range(exits)),
     # BERxiT: the last exit alone at even updates, all together at odd ones.
     "alternating": Regime(lambda update, exits: range(0 if update % 2 else exits - 1, exits)),
     # DeeBERT's second stage.
-    "exits": Regime(lambda update, exits: range(exits - 1), frozen=True),
+    "frozen_backbone": Regime(lambda update, exits: range(exits - 1), frozen=True),
 }
 
 

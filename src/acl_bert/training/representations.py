@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import Split
 from acl_bert.evaluation.depth import quarter_exits
 from acl_bert.files import write_tensors
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import Split
 from acl_bert.training.batches import evaluation_batches, load_inputs
 
 # More would make a crowd of a picture, and weigh more than the logits of all rows.

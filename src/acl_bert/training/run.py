@@ -14,6 +14,9 @@ import numpy as np
 import torch
 
 from acl_bert import __version__
+from acl_bert.config.study import Encoder, RunSettings
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, is_degenerate
 from acl_bert.files import read_json, write_csv, write_json, write_tensors
@@ -40,9 +43,6 @@ from acl_bert.runs.files import (
 from acl_bert.runs.key import key_hash, run_key
 from acl_bert.runs.lease import Lease, hold
 from acl_bert.runs.store import CodeStates, Store, address_of
-from acl_bert.settings.study import Encoder, RunSettings
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training import hardware
 from acl_bert.training.checkpoints import CHECKPOINT, Checkpoints
 from acl_bert.training.interruption import interruptible

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from acl_bert.config.method import Method
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.objectives.contrastive import (
     acl_cl_loss,
@@ -25,7 +26,6 @@ from acl_bert.objectives.gate import (
     settle,
 )
 from acl_bert.objectives.lacon import lacon_loss
-from acl_bert.settings.method import Method
 from acl_bert.training.regimes import ExitLoss
 from acl_bert.training.teacher import TeacherItems
 

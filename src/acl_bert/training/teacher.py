@@ -10,12 +10,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from acl_bert.config.training import Training
+from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import InputError, first_line
 from acl_bert.files import write_tensors
 from acl_bert.model.build import load_model
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.settings.training import Training
-from acl_bert.tasks.tokens import TokenStore
 from acl_bert.training.batches import evaluation_batches, load_inputs
 
 

@@ -57,7 +57,7 @@ def finish(study: Path, method: str, seed: int, angles: Angles, scope: str = "en
         rows.append(row)
     write_csv(folder / HISTORY, HISTORY_COLUMNS, rows)
     metrics = as_json(folder / METRICS)
-    gate = {"mode": "observe", "scope": scope}
+    gate = {"mode": "log_only", "scope": scope}
     write_json(folder / METRICS, metrics | {"gate": None if method == "ce" else gate})
     return folder
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from acl_bert.config.method import method_rows
 from acl_bert.errors import InputError
-from acl_bert.settings.method import method_rows
 from acl_bert.study.claims.claims import load_claims
 
 FILE = Path(__file__).parents[3] / "config" / "claims.yaml"

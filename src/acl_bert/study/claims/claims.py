@@ -6,10 +6,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from acl_bert.config.base import Section
+from acl_bert.config.explain import explain, unknown
+from acl_bert.config.yaml_file import read_yaml
 from acl_bert.errors import InputError
-from acl_bert.settings.base import Section
-from acl_bert.settings.explain import explain, unknown
-from acl_bert.settings.yaml_file import read_yaml
 from acl_bert.study.claims.evidence import QUANTITIES
 from acl_bert.study.claims.statistics import (
     Mean,

@@ -13,6 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from acl_bert.config.analyses import choices
+from acl_bert.config.method import Method
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
 from acl_bert.runs.files import (
@@ -27,8 +29,6 @@ from acl_bert.runs.files import (
     name_path,
 )
 from acl_bert.runs.store import Store
-from acl_bert.settings.analyses import choices
-from acl_bert.settings.method import Method
 from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
 from acl_bert.study.analyses.gradients import GRADIENTS
 from acl_bert.study.claims.claims import Claim

@@ -1,0 +1,251 @@
+"""What a task is, and where a study takes its rows from: plain data, checked when it is read."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from acl_bert.config.base import Section, Seed, merge
+from acl_bert.config.explain import explain, nearest
+from acl_bert.errors import InputError
+
+SourceKind = Literal["hub", "glue", "files", "generator"]
+Metric = Literal["accuracy", "f1", "matthews", "accuracy_f1"]
+Quoting = Literal["none", "csv"]
+
+# YAML reads `labels: [0, 1]` and `values: {0: no}` as numbers; in a file they are text.
+Spelling = Annotated[str, BeforeValidator(lambda v: str(v) if type(v) is int else v)]
+# A split's name becomes a file name.
+SplitName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+
+
+class Source(Section):
+    """Where the rows of a study's tasks come from."""
+
+    kind: SourceKind = Field(
+        default="hub",
+        description="hub: the Hugging Face hub, or a local copy of the data set's repository; "
+        "glue: a local folder in GLUE's TSV layout; files: the `files` of each task; "
+        "generator: generated stand-in data.",
+    )
+    folder: str | None = Field(
+        default=None,
+        description="The local folder: of GLUE's TSV files (glue), of a copy of the hub's "
+        "repository (hub), or the one that the tasks' relative paths start from (files).",
+    )
+    dataset: str = Field(default="nyu-mll/glue", description="Hub id of the data set.")
+    revision: str | None = Field(
+        default="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
+        description="Commit of the data set on the hub; null takes the newest.",
+    )
+    test: bool = Field(
+        default=False,
+        description="Read the test split too, which has no labels in GLUE (hub, glue).",
+    )
+
+
+class Selection(Section):
+    """On which rows the best epoch and λ are chosen (paper.md §2, row "protocol")."""
+
+    split: Literal["held_out", "dev"] = Field(
+        default="held_out",
+        description="held_out: rows held out of train; dev: the dev set itself, as older work did.",
+    )
+    fraction: float = Field(default=0.1, gt=0, lt=1, description="Share of train that is held out.")
+    max_rows: PositiveInt = Field(default=2000, description="At most so many rows are held out.")
+    seed: Seed = Field(
+        default=13,
+        description="Seed of the hold-out; not a training seed, so all runs share it.",
+    )
+
+
+class Limit(Section):
+    """Fewer rows than the source has, drawn stratified and always the same ones."""
+
+    train: PositiveInt | None = Field(
+        default=None,
+        description="Rows taken from train, before the selection split is held out of them.",
+    )
+    dev: PositiveInt | None = Field(default=None, description="Rows taken from each dev set.")
+
+
+class HubLayout(Section):
+    """Where a task is found in the hub's data set."""
+
+    config: str = Field(description="Name of the data set's configuration.")
+    splits: dict[SplitName, str] = Field(description="Our split name -> the hub's.")
+
+
+class GlueFile(Section):
+    """One TSV file of GLUE."""
+
+    name: str
+    columns: list[str] = Field(min_length=1, description="All its columns, in order.")
+    header: bool = Field(default=True, description="Whether its first line names the columns.")
+
+
+class GlueLayout(Section):
+    """Where a task is found in GLUE's TSV folder."""
+
+    folder: str
+    files: dict[SplitName, GlueFile]
+    text: list[str] | None = Field(
+        default=None, description="Text columns, where not those of the hub."
+    )
+    label: str | None = Field(default=None, description="Label column, where not that of the hub.")
+    quoting: Quoting = Field(
+        "none", description="none: a quote is a character; csv: some fields are CSV-quoted."
+    )
+
+
+class Submission(Section):
+    """How GLUE's server wants the predictions of a task's test sets (https://gluebenchmark.com)."""
+
+    files: dict[SplitName, Annotated[str, StringConstraints(pattern=r"^[\w-]+\.tsv$")]] = Field(
+        min_length=1, description="Test set -> name of its file."
+    )
+    labels: list[Spelling] = Field(description="How the server spells each of the task's labels.")
+
+
+class Generate(Section):
+    """Which grammar a generated task comes from (generator.py), and its sizes."""
+
+    grammar: Literal["acceptability", "paraphrase", "inference"]
+    train: PositiveInt = Field(default=448, description="Rows, the selection split included.")
+    dev: PositiveInt = Field(default=256, description="Rows of each dev set.")
+    seed: Seed = 7
+
+
+class TaskSpec(Section):
+    """A classification task over one or two texts.
+
+    `id` is the task's name in paths and tables. The index of a name in `labels` is its class id.
+    """
+
+    id: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    title: str
+    text: list[str] = Field(
+        min_length=1, max_length=2, description="One or two columns of text (hub, files)."
+    )
+    label: str = Field(default="label", description="The label's column (hub, files).")
+    labels: list[Spelling] = Field(min_length=2, description="Label names; the index is the class.")
+    values: dict[Spelling, Spelling] = Field(
+        default_factory=dict,
+        description="How a file spells a label -> its name in `labels`, where they differ.",
+    )
+    metrics: list[Metric] = Field(min_length=1)
+    selection_metric: Metric
+    dev_sets: dict[SplitName, str] = Field(
+        default_factory=lambda: {"dev": ""},
+        description="Dev set -> suffix of its metrics' names.",
+    )
+    rows: dict[SplitName, PositiveInt] = Field(
+        default_factory=dict, description="Official sizes, checked for the sources hub and glue."
+    )
+    subset: bool = Field(
+        default=False,
+        description="Accept fewer rows than the official ones (and files named *.subset.tsv).",
+    )
+    limit: Limit = Limit()
+    hub: HubLayout | None = None
+    glue: GlueLayout | None = None
+    files: dict[SplitName, str] = Field(
+        default_factory=dict,
+        description="Split -> .csv, .tsv or .jsonl file: train, each dev set, and if you like "
+        "selection and the test sets.",
+    )
+    quoting: Quoting | None = Field(
+        default=None,
+        description="Of the `files` ending in .tsv, needed where a field starts with a quote.",
+    )
+    generate: Generate | None = None
+    submission: Submission | None = None
+
+    @property
+    def test_sets(self) -> list[str]:
+        """Names of the test sets that a source may have: one beside each dev set."""
+        return [f"test{suffix}" for suffix in self.dev_sets.values()]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        twice = sorted({name for name in self.labels if self.labels.count(name) > 1})
+        if twice:
+            raise ValueError(f"labels: {', '.join(twice)} stands there twice; name each class once")
+        for key, names in (("metrics", self.metrics), ("text", self.text)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{key}: {names} names one twice")
+        if self.label in self.text:
+            raise ValueError(f"label: {self.label} is a text column too")
+        stray = sorted(set(self.values.values()) - set(self.labels))
+        if stray:
+            raise ValueError(f"values: {', '.join(stray)} is none of labels {self.labels}")
+        if self.selection_metric not in self.metrics:
+            raise ValueError(f"selection_metric: {self.selection_metric} is none of metrics")
+        if "dev" not in self.dev_sets or self.dev_sets["dev"] != "":
+            raise ValueError('dev_sets: needs a set dev with the suffix ""')
+        if len(set(self.dev_sets.values())) < len(self.dev_sets):
+            raise ValueError("dev_sets: two sets have the same suffix")
+        reserved = sorted({"train", "selection", *self.test_sets} & set(self.dev_sets))
+        if reserved:
+            raise ValueError(f"dev_sets: {', '.join(reserved)} is the name of another split")
+        if len(self.labels) > 2 and {"f1", "accuracy_f1"} & set(self.metrics):
+            raise ValueError("metrics: f1 needs two classes, the second being the positive one")
+        known = {"train", "selection", *self.dev_sets, *self.test_sets}
+        stray = sorted(set(self.files) - known)
+        if stray:
+            raise ValueError(f"files: {', '.join(stray)} is none of {sorted(known)}")
+        if self.files:
+            missing = [name for name in ("train", *self.dev_sets) if name not in self.files]
+            if missing:
+                raise ValueError(f"files: {', '.join(missing)} is missing")
+        if self.submission:
+            # By its size alone a part of a test set can be told from the whole.
+            stray = sorted(set(self.submission.files) - set(self.rows))
+            if stray:
+                raise ValueError(f"submission.files: rows has no size of {', '.join(stray)}")
+            if len(self.submission.labels) != len(self.labels):
+                raise ValueError("submission.labels: needs one spelling for each of labels")
+        return self
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    text = resources.files(__package__).joinpath("tasks.yaml").read_text(encoding="utf-8")
+    rows: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return rows
+
+
+@cache
+def registry() -> dict[str, TaskSpec]:
+    """The tasks that come with the project (tasks.yaml), by id."""
+    return {task_id: TaskSpec(id=task_id, **row) for task_id, row in _rows().items()}
+
+
+def resolve(task_id: str, overrides: Mapping[str, Any] | None = None) -> TaskSpec:
+    """The registry's task with `overrides` laid over it (mappings key by key), or a new task.
+
+    Raises InputError naming the key for what is unknown, missing or of the wrong type.
+    """
+    overrides = overrides or {}
+    if task_id not in _rows() and not {"text", "labels"} & set(overrides):
+        raise InputError(
+            f"tasks.{task_id}: no such task; {nearest(task_id, _rows())}; a task of your own "
+            "needs title, text, labels, metrics, selection_metric and files"
+        )
+    if "id" in overrides:
+        raise InputError(f"tasks.{task_id}.id: the key above it is the task's id; leave it out")
+    merged = merge(_rows().get(task_id, {}), dict(overrides))
+    try:
+        return TaskSpec(id=task_id, **merged)
+    except ValidationError as error:
+        raise explain(error, TaskSpec, "tasks", task_id) from None

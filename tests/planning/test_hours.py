@@ -1,0 +1,224 @@
+"""How long runs should take, and from what that is known."""
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+from pretend_gpus import TWO, nvidia_smi
+from run_folders import as_json, finish_run, name_run
+
+from acl_bert.config.study import Study, load_study
+from acl_bert.errors import InputError
+from acl_bert.files import write_json
+from acl_bert.planning.hours import Costs, Slots, finished_seconds
+from acl_bert.planning.sizes import Sizes, costs
+from acl_bert.runs.files import CALIBRATION, CONFIG
+from acl_bert.study.planned import Run, planned_runs
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return load_study(
+        {
+            "name": "small",
+            "source": {"kind": "glue"},
+            "tasks": {"rte": {}, "mrpc": {}},
+            "encoders": {"tiny": {"path": "google-bert/bert-base-uncased"}},
+            "methods": {
+                name: {}
+                for name in ("ce", "acl_embed", "acl", "static", "jt", "jt_2x", "jt_acl", "acl_cl")
+            },
+            "seeds": [1, 2],
+            "tuning": {"enabled": True, "lambdas": [0.5], "seeds": [101]},
+        }
+    )
+
+
+NOWHERE = Path("nowhere")
+
+
+def write_calibration(folder: Path, steps: list[tuple[int, float]], gpu: bool = True) -> None:
+    entry = {"device": "chip", "gpu": gpu, "precision": "fp32", "threads": 1, "batch_size": 32}
+    write_json(folder / CALIBRATION, {"tiny": entry | {"steps": steps}})
+
+
+def seconds(study: Study, method: str, weight: float | None = None, seed: int = 1) -> float:
+    """On a GPU whose arithmetic takes all of the time."""
+    costs = Costs(Sizes(study, NOWHERE), on_gpu=True, hardware="T4")
+    return costs.seconds(Run("rte", "tiny", method, seed, weight)) - 3
+
+
+@pytest.fixture
+def arithmetic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(costs()["gpu"], "update", 0.0)
+
+
+def test_methods_cost_what_was_measured_against_ce(study: Study, arithmetic_alone: None) -> None:
+    cell = Sizes(study, NOWHERE).cell(Run("rte", "tiny", "ce", 1))
+    flops, per_row = 0.3 * 8.1e12, 66.6 * cell.flop_per_token
+    # An evaluation of 249 rows after each epoch, and of 277 at the end, costs all the same.
+    evaluating, training = (
+        rows * per_row / flops for rows in (0.33 * (3 * 249 + 277), 3 * 2241 * 1.03)
+    )
+    assert seconds(study, "ce") == pytest.approx(training + evaluating)
+
+    def ratio(method: str) -> float:
+        return (seconds(study, method) - evaluating) / training
+
+    items = 0.33 * 2241 * per_row / flops
+    assert ratio("acl_embed") == pytest.approx(1.05)
+    assert ratio("acl") == pytest.approx(1.6 + items / training), "what its student reads too"
+    assert ratio("jt") == pytest.approx(1.1)
+    assert ratio("jt_acl") == ratio("acl_cl") == pytest.approx(1.1 * 1.05)
+    assert seconds(study, "static") == pytest.approx(seconds(study, "ce") / 2)
+    assert seconds(study, "jt_2x") > 1.9 * seconds(study, "jt")
+    tried = seconds(study, "acl_embed", weight=0.5)  # never sees dev
+    assert seconds(study, "acl_embed") - tried == pytest.approx(0.33 * 277 * per_row / flops)
+
+
+def test_short_steps_cost_what_each_costs(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(costs()["gpu"]["peaks"], "T4", 1e33)
+    steps = 3 * 71 + 0.33 * 16  # 3 × 249 and 277 rows in batches of 64
+    assert seconds(study, "ce") == pytest.approx(steps * 12 * 0.0025)
+
+
+def test_a_calibration_of_such_a_device_comes_before_what_is_known_of_hardware(
+    study: Study, tmp_path: Path
+) -> None:
+    sizes, run = Sizes(study, tmp_path), Run("rte", "tiny", "ce", 1)
+    assumed = Costs(sizes, on_gpu=True, hardware="A100").seconds(run)
+    assert not Costs(sizes, on_gpu=False).measured
+    write_calibration(tmp_path, [(16, 50.0), (64, 140.0)])
+    known = Costs(sizes, on_gpu=True)
+    assert known.measured and known.source == "calibrated on chip, fp32"
+    # A real token more costs as much as one of those that were timed, and 66.6 are 213 a row less.
+    assert known.seconds(run) == pytest.approx(140 * 3 * 71 * 66.6 / 64, rel=0.2)
+    assert Costs(sizes, on_gpu=True, hardware="A100").seconds(run) == assumed
+    assert not Costs(sizes, on_gpu=False).measured, "a GPU says nothing of a CPU"
+    for content, said in (
+        ('{"other": {}}', "lacks tiny; calibrate again"),
+        ('{"tiny": 3}', "tiny is not whole; calibrate again"),
+        ('{"tiny": {"device": "chip"}', "not JSON .*; calibrate again"),
+    ):
+        (tmp_path / CALIBRATION).write_text(content)
+        with pytest.raises(InputError, match=said):
+            Costs(sizes, on_gpu=False)
+
+
+def test_hardware_has_to_be_known(study: Study) -> None:
+    sizes, run = Sizes(study, NOWHERE), Run("rte", "tiny", "ce", 1)
+    quick, slow = (Costs(sizes, True, name).seconds(run) for name in ("H100", "T4"))
+    assert quick < slow / 3
+    with pytest.raises(InputError, match="'A10O' is not known; did you mean 'A100'"):
+        Costs(sizes, True, "A10O")
+
+
+def test_finished_runs_correct_what_was_reckoned(study: Study) -> None:
+    sizes = Sizes(study, NOWHERE)
+    assumed = Costs(sizes, True, "A100")
+    factors = {("rte", "ce"): 2.0, ("rte", "acl"): 4.0, ("mrpc", "ce"): 8.0}
+    found = {}
+    for (task, method), factor in factors.items():
+        run = Run(task, "tiny", method, 1)
+        found[run] = factor * (assumed.seconds(run) - 3)
+    known = Costs(sizes, True, finished=found)
+    assert known.measured and known.source == "at the speed of 3 finished runs"
+
+    def factor_of(run: Run) -> float:
+        return (known.seconds(run) - 3) / (assumed.seconds(run) - 3)
+
+    assert factor_of(Run("rte", "tiny", "ce", 2)) == pytest.approx(2)
+    assert factor_of(Run("rte", "tiny", "acl", 101, 0.5)) == pytest.approx(4)
+    assert factor_of(Run("rte", "tiny", "jt", 1)) == pytest.approx(3), "of its task"
+    assert factor_of(Run("mrpc", "tiny", "jt", 1)) == pytest.approx(8)
+
+
+def test_only_runs_on_such_a_device_count(study: Study, tmp_path: Path) -> None:
+    runs = list(planned_runs(study))
+    for seed, device in ((1, "cuda"), (2, "cpu")):
+        folder = finish_run(tmp_path / "small", method="ce", seed=seed, seconds=100 * seed)
+        config = as_json(folder / CONFIG)
+        config["training"]["device"] = device
+        write_json(folder / CONFIG, config)
+        name_run(tmp_path / "small", folder, "rte", "tiny", "ce", seed)
+    on_gpu, on_cpu = (finished_seconds(runs, tmp_path / "small", each) for each in (True, False))
+    assert on_gpu == {Run("rte", "tiny", "ce", 1): 100}
+    assert on_cpu == {Run("rte", "tiny", "ce", 2): 200}
+
+
+def test_a_time_limit_is_generous_and_of_the_device_that_trains(
+    study: Study, tmp_path: Path
+) -> None:
+    sizes = Sizes(study, tmp_path)
+    run, student = Run("rte", "tiny", "ce", 1), Run("rte", "tiny", "acl_cl", 1)
+    gpu, cpu = Costs(sizes, on_gpu=True, hardware="A100"), Costs(sizes, on_gpu=False)
+    for known in (gpu, cpu):
+        assert known.limit_minutes(run) == 5 + math.ceil(6 * known.seconds(run) / 60)
+        assert known.limit_minutes(student) > 5 + 6 * known.seconds(student) / 60
+    assert cpu.limit_minutes(run) > 20 * gpu.limit_minutes(run)
+    write_calibration(tmp_path, [(16, 1.0), (64, 3.0)])
+    measured = Costs(sizes, on_gpu=True)
+    assert measured.limit_minutes(run) == 5 + math.ceil(3 * measured.seconds(run) / 60)
+
+
+def test_nobody_knows_how_long_unknown_rows_take(tmp_path: Path) -> None:
+    own = {"title": "Own", "text": ["text"], "labels": ["a", "b"], "metrics": ["accuracy"]}
+    own |= {"selection_metric": "accuracy", "files": {"train": "a.csv", "dev": "b.csv"}}
+    study = load_study(
+        {
+            "name": "small",
+            "source": {"kind": "files", "folder": str(tmp_path)},
+            "tasks": {"own": own},
+            "encoders": {"tiny": {"path": "google-bert/bert-base-uncased"}},
+            "methods": {"ce": {}},
+            "seeds": [1],
+        }
+    )
+    costs_of = Costs(Sizes(study, tmp_path / "small"), on_gpu=True)
+    assert costs_of.limit_minutes(Run("own", "tiny", "ce", 1)) == 240
+
+
+@pytest.mark.parametrize(
+    ("profile", "cores", "threads", "on_gpu", "at_a_time"),
+    [
+        ({"cores": 8, "resources": ["gpu=2"]}, None, 2, False, 4),
+        ({"cores": 8, "resources": ["gpu=2"]}, None, 2, True, 2),
+        ({"cores": 8, "resources": {"gpu": 6}}, None, 2, True, 4),
+        ({"cores": "all"}, "3", 2, False, 1),
+        ({"cores": 1}, None, 4, False, 1),
+        ({"executor": "slurm", "jobs": 64}, "2", 4, True, 64),
+    ],
+)
+def test_what_a_profile_lets_run_at_a_time(
+    tmp_path: Path,
+    profile: dict[str, object],
+    cores: str | None,
+    threads: int,
+    on_gpu: bool,
+    at_a_time: int,
+) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(profile))
+    slots = Slots.of_profile(tmp_path, cores)
+    assert slots.at_a_time(on_gpu, threads) == at_a_time
+    assert slots.on_gpu("cpu") is False
+    if slots.jobs is not None:
+        assert Slots.of_profile(tmp_path, jobs=7).at_a_time(on_gpu, threads) == 7
+    else:
+        more = Slots.of_profile(tmp_path, cores="16", gpus=3)
+        assert more.at_a_time(on_gpu=True, threads=2) == 3
+
+
+def test_the_gpus_here_are_asked_for(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(nvidia_smi(tmp_path / "bin", TWO)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    here = Slots(None, 1, 1)
+    assert here.on_gpu("auto") and not here.on_gpu("cpu")
+    found = Costs(Sizes(study, tmp_path), on_gpu=True)
+    assert found.source.startswith("an estimate for H100")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert not here.on_gpu("auto") and Slots(8, 1, None).on_gpu("auto")
