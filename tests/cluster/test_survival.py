@@ -8,7 +8,9 @@ import pytest
 from cluster.pretend import Cluster, run, wait_for
 from cluster.submission import Project, one_run, step, visible
 
+from acl_bert.config.study import load_study
 from acl_bert.runs.files import CONFIG, lease_path
+from acl_bert.training.jobs import study_job
 
 pytestmark = pytest.mark.long
 
@@ -124,8 +126,11 @@ def test_a_run_that_always_fails_costs_its_group_nothing_that_is_finished(projec
     project.training()
     (trained,) = project.in_progress()
     seed = json.loads((trained / CONFIG).read_text())["seed"]
-    # No file can be made in this place: the other's lease.
-    obstacle = lease_path(project.results / "runs/acceptability/minilm/ce" / f"seed-{3 - seed}")
+    study = load_study(project.folder / "study.yaml")
+    other = study_job(study, project.results, "acceptability", "minilm", "ce", 3 - seed)
+    # No file can be made in this place: the other run's lease.
+    code = trained.name.rpartition("-")[2]
+    obstacle = lease_path(trained.with_name(f"{other.key_hash}-{code}"))
     obstacle.mkdir()
     wait_for("a run is finished", lambda: bool(project.started()), 900)
     started = project.started()

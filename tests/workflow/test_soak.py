@@ -21,7 +21,7 @@ from checkouts import checkout, written
 from acl_bert.runs.files import find_names
 from acl_bert.runs.store import Store
 
-KILLS = int(os.environ.get("ACL_BERT_KILLS", "5"))
+KILLS = int(os.environ.get("ACL_BERT_KILLS", "6"))
 SEED = int(os.environ.get("ACL_BERT_SOAK_SEED", "0"))
 
 STUDY: dict[str, Any] = {
@@ -34,7 +34,6 @@ STUDY: dict[str, Any] = {
     "seeds": [1],
     "training": {"epochs": 3, "batch_size": 4, "max_length": 16, "learning_rate": 1e-4},
     "checkpoints": {"every_minutes": 0.02},
-    "tracking": {"enabled": False},
 }
 AGGREGATION = ("collect", "sweep", "clusters", "tables", "figures", "report")
 # Equal in an undisturbed study and in this one, byte by byte; their times are not.
@@ -102,6 +101,12 @@ def any_job(project: Path) -> list[int]:
     return jobs(project, ("prepare", "tokenise", "finetune", *AGGREGATION))
 
 
+def is_tracking(project: Path) -> list[int]:
+    """The tracker, once it has begun to mirror a run."""
+    begun = (project / "results" / "soak" / "mlflow.db").is_file()
+    return jobs(project, ("sync-tracking",)) if begun else []
+
+
 def is_serving(project: Path) -> list[int]:
     """The template process, and its forks."""
     found = []
@@ -122,6 +127,7 @@ MOMENTS: dict[str, Callable[[Path], list[int]]] = {
     "evaluation": is_evaluating,
     "aggregation": is_aggregating,
     "template": is_serving,
+    "tracker": is_tracking,
 }
 
 
@@ -194,10 +200,24 @@ def test_kills_at_random_moments_change_no_number(
     assert not list((results.parent / "store" / "work").iterdir())
     assert not list(results.glob("in-progress/*"))
     assert not jobs(project, ("finetune",))
-    give_up = time.monotonic() + 20  # the template looks at its workflow every second
-    while is_serving(project):
-        assert time.monotonic() < give_up, "it outlives its workflow"
+    give_up = time.monotonic() + 20  # both look at their workflow every second
+    while is_serving(project) or jobs(project, ("sync-tracking",)):
+        assert time.monotonic() < give_up, "they outlive their workflow"
         time.sleep(0.1)
+    assert mirrored(results) == {"ce": ["FINISHED"], "two_stage": ["FINISHED"]}
+
+
+def mirrored(results: Path) -> dict[str, list[str]]:
+    """The states of each method's runs in MLflow."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name(results.name)
+    assert experiment is not None
+    found: dict[str, list[str]] = {}
+    for run in client.search_runs([experiment.experiment_id]):
+        found.setdefault(run.data.tags["method"], []).append(run.info.status)
+    return found
 
 
 def forget_a_run(results: Path, draw: random.Random) -> None:
