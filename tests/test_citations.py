@@ -59,3 +59,9 @@ def test_pages_point_at_files_and_headings_that_exist() -> None:
             # The second heading of one wording has the anchor …-1.
             anchors = {anchor(each) for each in headings(target)} if fragment else {fragment}
             assert {fragment, re.sub(r"-1$", "", fragment)} & anchors, f"{page}: {link}"
+
+
+def test_the_architecture_names_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = {path.parent.name for path in (ROOT / "src" / "acl_bert").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == rooms | {"cli"}
