@@ -80,7 +80,7 @@ def in_loops(
     normalize: bool = True,
     reduction: str = "mean",
 ) -> float:
-    """The formula of paper.md §2 as it reads, in Python's own float64."""
+    """The formula of docs/paper.md §2.3 as it reads, in Python's own float64."""
     tensors, classes, anchors = items_of(name, batch)
     items = [item.detach().double().tolist() for item in tensors]
     if normalize:

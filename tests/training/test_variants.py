@@ -136,7 +136,7 @@ def test_every_row_of_the_table_runs(runs: Runs, name: str) -> None:
     check(runs(method), method, runs.teacher(method))
 
 
-# What paper.md's table lets a student choose, and the choices that belong to ACL-CL alone.
+# What docs/paper.md §2.8 lets a student choose, and the choices that belong to ACL-CL alone.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "start": ("acl_cl", {"start": "encoder"}),
     "frozen backbone": ("acl_cl", {"regime": "frozen_backbone"}),

@@ -1,4 +1,4 @@
-"""The paper's analyses (paper.md §1): which runs they need besides the study's own."""
+"""The paper's analyses (docs/paper.md §1): which runs they need besides the study's own."""
 
 from functools import cache
 from importlib import resources
@@ -52,7 +52,7 @@ class Gradients(Places):
 
 
 class Choice(Section):
-    """A row of choices.yaml: what paper.md's [?] table leaves open."""
+    """A row of choices.yaml: what the paper leaves open (docs/paper.md §2.8)."""
 
     title: str
     default: str = Field(description="what the rows of methods.yaml have, in words")
@@ -101,7 +101,7 @@ class Analyses(Section):
 
 @cache
 def choices() -> dict[str, Choice]:
-    """The open choices, by id, in the order of paper.md's table."""
+    """The open choices, by id, in the order of docs/paper.md §2.8."""
     text = resources.files("acl_bert.config").joinpath("choices.yaml").read_text("utf-8")
     rows: dict[str, Any] = yaml.safe_load(text)
     return {

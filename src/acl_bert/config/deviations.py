@@ -12,7 +12,7 @@ from acl_bert.data.spec import Selection
 
 SEEDS = 5
 TASKS = ("cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte")
-# The pinned ones (paper.md §5).
+# The pinned ones (docs/paper.md §5).
 ENCODERS = {
     "google-bert/bert-base-uncased",
     "FacebookAI/roberta-base",
@@ -20,7 +20,7 @@ ENCODERS = {
     "distilbert/distilroberta-base",
     "huawei-noah/TinyBERT_General_6L_768D",
 }
-# The tasks that are trained for longer (paper.md, [?] table, row "training").
+# The tasks that are trained for longer (docs/paper.md §2.8, row "optimisation").
 EPOCHS = {"cola": 10, "mrpc": 10, "rte": 10}
 # On what a run is computed does not belong to the method.
 HARDWARE = {"precision", "device", "threads"}

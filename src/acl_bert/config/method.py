@@ -13,7 +13,7 @@ from acl_bert.config.training import MethodTrainingPatch
 
 
 class Gate(Section):
-    """ACL-Grad: whether a batch keeps its contrastive term (paper.md §2), and its rivals."""
+    """ACL-Grad: whether a batch keeps its contrastive term (docs/paper.md §2.4), and its rivals."""
 
     mode: Literal["off", "log_only", "discard", "pcgrad", "gradvac"] = Field(
         "off",

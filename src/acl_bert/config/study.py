@@ -64,7 +64,7 @@ class Encoder(Section):
 
 
 class Tuning(Section):
-    """λ chosen per task, encoder and method on the selection split (paper.md, [?] table)."""
+    """λ chosen per task, encoder and method on the selection split (docs/paper.md §2.8)."""
 
     enabled: bool = Field(False, description="false: each method has the λ of its row")
     lambdas: tuple[NonNegativeFloat, ...] = Field(

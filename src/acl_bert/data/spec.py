@@ -55,7 +55,7 @@ class Source(Section):
 
 
 class Selection(Section):
-    """On which rows the best epoch and λ are chosen (paper.md §2, row "protocol")."""
+    """On which rows the best epoch and λ are chosen (docs/paper.md §2.8)."""
 
     split: Literal["held_out", "dev"] = Field(
         default="held_out",

@@ -20,7 +20,7 @@ def hold_out(
 ) -> tuple[list[Example], list[Example]]:
     """Split train into what is trained on and what selects, stratified, each in source order.
 
-    `fraction` of the rows, at most `max_rows` (paper.md §2, row "protocol").
+    `fraction` of the rows, at most `max_rows` (docs/paper.md §2.8, row "model selection").
     """
     size = held_out(len(examples), selection)
     return _draw(spec, examples, size, selection.seed, "selection.fraction")

@@ -1,4 +1,4 @@
-"""Where models of any depth are read: at the quarters of their layers (paper.md §3)."""
+"""Where models of any depth are read: at the quarters of their layers (docs/paper.md §2.6)."""
 
 
 def exit_at(depth: int, quarters: int) -> int:

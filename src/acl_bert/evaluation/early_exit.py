@@ -1,4 +1,4 @@
-"""When a sample may leave, and what leaving early costs in quality (paper.md §3).
+"""When a sample may leave, and what leaving early costs in quality (docs/paper.md §3.3).
 
 A criterion gives each sample a value at each exit, and the sample leaves at the first exit where
 that value passes the threshold; at the last one in any case. The same objects decide for saved

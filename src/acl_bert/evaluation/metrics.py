@@ -1,4 +1,4 @@
-"""GLUE's metrics, as fractions, of one set of predictions or of many at once.
+"""GLUE's metrics (docs/paper.md §3.4), as fractions, of one set of predictions or of many.
 
 All are functions of confusion matrices, (…, classes, classes), label by prediction. scikit-learn
 has the same numbers for one set at a time: early exiting has a hundred thresholds a run, for which

@@ -34,7 +34,7 @@ class ClassifierConfig(PreTrainedConfig):
 
 
 class Head(nn.Module):
-    """An exit: from a layer's hidden states to h, and from h to logits (paper.md §2).
+    """An exit: from a layer's hidden states to h, and from h to logits (docs/paper.md §2.1).
 
     `cosine_temperature`: logits are the cosines of h and the label embeddings, divided by it;
     without it they are linear in h.

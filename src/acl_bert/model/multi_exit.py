@@ -13,7 +13,7 @@ class MultiExitConfig(ClassifierConfig):
 
 
 class MultiExitForSequenceClassification(EncoderClassifier):
-    """An encoder with a `Head` of its own on each layer (paper.md §2, Multi-exit)."""
+    """An encoder with a `Head` of its own on each layer (docs/paper.md §2.6)."""
 
     config_class = MultiExitConfig
 

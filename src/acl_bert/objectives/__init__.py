@@ -1,4 +1,4 @@
-"""The paper's objectives (§2), and those it is held against. Tensors in, numbers out."""
+"""The paper's objectives (docs/paper.md §2) and its rivals' (§3). Tensors in, numbers out."""
 
 from acl_bert.objectives.contrastive import (
     acl_cl_loss,

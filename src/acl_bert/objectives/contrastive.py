@@ -1,4 +1,4 @@
-"""The contrastive losses of §2: SCL, ACL-Embed and ACL-CL.
+"""The contrastive losses of docs/paper.md §2: SCL, ACL-Embed and ACL-CL.
 
 All three are one formula over different items. With items x_1..x_I of known class, z = x / ||x||,
 temperature τ, and P(i) = the other items of i's class, anchor i costs
@@ -42,7 +42,7 @@ def supervised_contrastive_loss(
     normalize: bool = True,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """SCL (§2; Gunel et al. 2021, Khosla et al. 2020): each sample against the other samples.
+    """SCL (docs/paper.md §2.2): each sample against the other samples.
 
     representations: (N, d), the h_i. labels: (N,), integers. Returns a scalar.
     """
@@ -59,7 +59,7 @@ def acl_embed_loss(
     anchors: Literal["all", "samples"] = "all",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """ACL-Embed (§2): label k joins the batch as one more sample of class k.
+    """ACL-Embed (docs/paper.md §2.3): label k joins the batch as one more sample of class k.
 
     representations: (N, d), the h_i. labels: (N,), integers in 0..K−1. label_embeddings: (K, d),
     the l_k, which are the classifier's weight itself. anchors: "all", or "samples" to leave the
@@ -84,7 +84,9 @@ def acl_cl_loss(
     anchors: Literal["student", "all"] = "student",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """ACL-CL (§2): samples and labels at the student exit m and at the teacher exit M, 2N + 2K.
+    """ACL-CL (docs/paper.md §2.5): samples and labels at student exit m and teacher exit M.
+
+    The batch has 2N + 2K items.
 
     student_representations, teacher_representations: (N, d), the h^m_i and h^M_i of the same
     samples. student_label_embeddings, teacher_label_embeddings: (K, d), the l^m_k and l^M_k.

@@ -1,4 +1,4 @@
-"""What ACL-CL is held against (paper.md §3): a teacher's logits, or its features, as targets.
+"""Distillation from a teacher's logits or features, ACL-CL's baselines (docs/paper.md §3.2).
 
 The targets get no gradient. Values are float32, or float64 if any input is, with autocast off.
 """

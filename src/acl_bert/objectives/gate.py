@@ -1,4 +1,4 @@
-"""ACL-Grad (§2), and what else is done where two gradients disagree.
+"""ACL-Grad (docs/paper.md §2.4), and what else is done where gradients disagree (§3.5).
 
 With g_CE and g the gradients of CE and of the term, γ the angle between them over the parameters
 of the gate's scope, and φ = cos γ:

@@ -1,4 +1,4 @@
-"""LaCon (Zhang et al., NAACL 2022, arXiv 2205.10227), which ACL is nearest to.
+"""LaCon (Zhang et al., NAACL 2022, arXiv 2205.10227), ACL's nearest rival (docs/paper.md §3.5).
 
 There is no CE: samples and label embeddings are drawn to each other from both sides, and a sample
 is predicted to be of the class whose embedding has the highest cosine with it. With N samples h_i

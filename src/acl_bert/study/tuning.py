@@ -1,4 +1,4 @@
-"""λ chosen per task, encoder and method on the selection split (paper.md, [?] table)."""
+"""λ chosen per task, encoder and method on the selection split (docs/paper.md §2.8)."""
 
 import statistics
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Training regimes (paper.md §3): which exits learn at an update, and which parameters move.
+"""Training regimes (docs/paper.md §3.1): which exits learn, and which parameters move.
 
 A model's exits are counted from 0 here, as its heads are.
 """

@@ -1,4 +1,7 @@
-"""One mini-batch: the losses, the gate, and the gradients they leave on the parameters."""
+"""One mini-batch: the losses, the gate, and the gradients they leave on the parameters.
+
+Where λ, τ and the gate enter: docs/paper.md §2.4 and §2.7.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""The analyses of paper.md §1, each with its table and figure."""
+"""The analyses of docs/paper.md §1, each with its table and figure."""

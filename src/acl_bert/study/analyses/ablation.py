@@ -1,4 +1,4 @@
-"""What each part of a method brings: the full method less those without the part, by seed."""
+"""What each part of a method brings (docs/paper.md §1.5): the full method less those without it."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The audit of what the paper leaves open: each claim's numbers where a choice is made otherwise.
+"""The audit: each claim's numbers where an open choice is made otherwise (docs/paper.md §2.8).
 
 A variant's runs may be fewer than the study's, so both sides of a comparison are read on the tasks
 and seeds that have both.

@@ -1,4 +1,4 @@
-"""The gradient pilot: the angle between the gradients of CE and of the contrastive term.
+"""The gradient pilot: the angle between CE's and the auxiliary gradient (docs/paper.md §1.1).
 
 Methods that only observe leave one at every step: over the encoder's parameters, and over h.
 """

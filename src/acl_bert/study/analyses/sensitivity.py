@@ -1,4 +1,4 @@
-"""Scores over λ and τ, under both forms of the loss, and how far they spread."""
+"""Scores over λ and τ, under both forms of the loss, and their spread (docs/paper.md §1.6)."""
 
 from typing import Any
 

@@ -119,7 +119,7 @@ class Claim(Section):
     """A claim holds where each of its parts does."""
 
     title: Words = Field(description="what the paper says")
-    section: Words = Field(description="where paper.md says it")
+    section: Words = Field(description="the section of docs/paper.md")
     parts: dict[str, Part] = Field(min_length=1, description="by a name of their own")
 
 

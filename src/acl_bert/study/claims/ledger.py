@@ -260,6 +260,7 @@ LEDGER_NOTES = [
     "not the paper's, so that there is no verdict.",
     f"Detectable: the effect that a t test on all pairs would find in {POWER:.0%} of studies, at "
     "the strictest level of Holm; a count of tasks has none.",
+    "§: the section of docs/paper.md that states the claim.",
 ]
 HEADINGS = [
     "claim",
