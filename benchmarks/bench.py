@@ -251,7 +251,7 @@ def main() -> None:
     args = parser.parse_args()
 
     given = {"threads": args.threads, "precision": args.precision, "device": args.device}
-    training = hardware.settle_training(Training.model_validate(given))
+    training = hardware.resolve_training(Training.model_validate(given))
     torch.set_num_threads(training.threads)
     with tempfile.TemporaryDirectory(prefix="acl-bert-bench-") as name:
         folder = Path(name)

@@ -7,7 +7,7 @@ import torch
 from measuring import Figures, Setup, in_turns
 from steps import build_ours
 
-from acl_bert.evaluation.early_exit import criterion_values, speedup
+from acl_bert.evaluation.early_exit import criterion_values
 from acl_bert.inference.predict import Rule, exit_early, full_logits
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.training.batches import evaluation_batches, load_batch
@@ -47,7 +47,7 @@ def speedups(setup: Setup, batch_size: int) -> tuple[Figures, float]:
         return time.perf_counter() - start
 
     figures = in_turns({"full": full, "early": early}, setup.rounds)
-    return figures, float(speedup(taken.mean(), model.exits[-1]))
+    return figures, float(model.exits[-1] / taken.mean())
 
 
 def _spread(model: EncoderClassifier, batches: list[dict[str, torch.Tensor]]) -> None:

@@ -14,9 +14,9 @@ from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.training.batches import load_batch, train_batches
 from acl_bert.training.optimiser import Optimiser
-from acl_bert.training.regimes import Plan
+from acl_bert.training.regimes import ExitSchedule
 from acl_bert.training.step import training_step
-from acl_bert.training.teacher import CachedTeacher, Teacher, TeacherItems, teacher_items
+from acl_bert.training.teacher import Teacher, TeacherItems, cached_teacher, teacher_items
 
 CE = method_rows()["ce"]
 LABELS = ["0", "1"]
@@ -40,13 +40,13 @@ class Updates:
     ) -> None:
         inputs, labels = load_batch(self._setup.rows, batch, self._setup.device)
         exits = self._model.exits
-        plan = Plan(method, exits, exits[-1] if method.teacher else None)
+        schedule = ExitSchedule(method, exits, exits[-1] if method.teacher else None)
         training_step(
             self._model,
             inputs,
             labels,
             method,
-            plan.losses(1),
+            schedule.losses(1),
             teacher(batch) if teacher else None,
             self._setup.precision,
         )
@@ -225,4 +225,4 @@ def teachers(setup: Setup, batch: np.ndarray) -> tuple[Teacher, Teacher]:
     )
     h[batch], logits[batch] = items.representations.float().cpu(), items.logits.float().cpu()
     every = TeacherItems(h, logits, items.label_embeddings)
-    return CachedTeacher(every, setup.device), recomputed
+    return cached_teacher(every, setup.device), recomputed

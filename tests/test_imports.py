@@ -96,14 +96,14 @@ def is_module(path: Path) -> bool:
         ("model/build.py", "import acl_bert.training.loop as x", "acl_bert.training.loop"),
         ("model/build.py", "from ..training.loop import train", "acl_bert.training.loop.train"),
         ("model/build.py", "from .. import inference", "acl_bert.inference"),
-        ("training/run.py", "def f():\n  from acl_bert.cli import main", "acl_bert.cli.main"),
-        ("training/run.py", "def f():\n  import mlflow.tracking", "mlflow.tracking"),
-        ("training/run.py", "import snakemake", "snakemake"),
+        ("training/finetune.py", "def f():\n  from acl_bert.cli import main", "acl_bert.cli.main"),
+        ("training/finetune.py", "def f():\n  import mlflow.tracking", "mlflow.tracking"),
+        ("training/finetune.py", "import snakemake", "snakemake"),
         ("inference/predict.py", "from acl_bert.study import tables", "acl_bert.study.tables"),
         ("study/tables.py", "if True:\n  import torch", "torch"),
         ("study/tables.py", "from safetensors.torch import load", "safetensors.torch.load"),
         ("tracking/store.py", "from transformers import AutoModel", "transformers.AutoModel"),
-        ("tracking/store.py", "from acl_bert.training import run", "acl_bert.training.run"),
+        ("tracking/store.py", "from acl_bert.training import loop", "acl_bert.training.loop"),
         ("settings/study.py", "from torch import nn", "torch.nn"),
         ("runs/files.py", "from acl_bert.study import collect", "acl_bert.study.collect"),
     ],
@@ -116,5 +116,5 @@ def test_a_wrong_import_is_found(path: str, source: str, expected: str) -> None:
 def test_imports_that_go_the_right_way_are_none() -> None:
     right = "import torch\nfrom acl_bert import __version__\nfrom .step import x\n"
     right += "from ..model.build import y\nfrom acl_bert.objectives import gate\n"
-    assert not faults(right, Path("training/run.py"))
+    assert not faults(right, Path("training/finetune.py"))
     assert not faults("def f():\n  import mlflow\n  from acl_bert.study import x", Path("cli.py"))

@@ -10,8 +10,9 @@ from acl_bert.data.tokens import TokenStore
 from acl_bert.runs.code import Code, running_code
 from acl_bert.runs.files import RunFolder
 from acl_bert.runs.store import Store
-from acl_bert.training.hardware import settle
-from acl_bert.training.run import Job, Trainer
+from acl_bert.training.hardware import resolve_settings
+from acl_bert.training.jobs import Job
+from acl_bert.training.obtain import Trainer
 
 
 def tiny_settings(method: str | Method, training: Training, seed: int = 1) -> RunSettings:
@@ -42,7 +43,11 @@ def tiny_job(
     keep_model: bool = False,
 ) -> Job:
     return Job(
-        settle(settings), Encoder(path=str(encoder)), TokenStore(tokens), teacher, keep_model
+        resolve_settings(settings),
+        Encoder(path=str(encoder)),
+        TokenStore(tokens),
+        teacher,
+        keep_model,
     )
 
 

@@ -77,7 +77,7 @@ def finetune(args: argparse.Namespace) -> None:
     from acl_bert.runs.prune import prune_teachers
     from acl_bert.runs.store import Store
     from acl_bert.training.jobs import study_job
-    from acl_bert.training.run import Trainer
+    from acl_bert.training.obtain import Trainer
 
     logging.disable_progress_bar()
     job = study_job(study, folder, *cell, args.seed, args.weight, args.tuning)
@@ -373,10 +373,10 @@ def calibrate(args: argparse.Namespace) -> None:
     from transformers.utils import logging
 
     from acl_bert.training.calibrate import calibrate
-    from acl_bert.training.hardware import settle_training
+    from acl_bert.training.hardware import resolve_training
 
     logging.disable_progress_bar()
-    training = settle_training(study.training)
+    training = resolve_training(study.training)
     found = {name: calibrate(encoder, training) for name, encoder in study.encoders.items()}
     for name, one in found.items():
         steps = ", ".join(f"{seconds:.3f} s at {length} tokens" for length, seconds in one["steps"])

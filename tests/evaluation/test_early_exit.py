@@ -52,15 +52,15 @@ def test_logits_of_a_hundred_are_neither_nan_nor_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patience", "place"),
+    ("patience", "exit_index"),
     [(1, 2), (2, 3), (3, 7), (4, 8), (5, 8), (8, 8)],
 )
-def test_patience_counts_agreements_in_a_row(patience: int, place: int) -> None:
+def test_patience_counts_agreements_in_a_row(patience: int, exit_index: int) -> None:
     """PABEE: one more agreement, one more to the count; a change takes it to 0."""
     logits = predicting(0, 1, 1, 1, 0, 0, 0, 0, 2)
     values = criterion_values("patience", logits, range(1, 10))
     assert values.tolist() == [[0, 0, 1, 2, 0, 1, 2, 3, 0]]
-    assert exits_taken("patience", values, np.array([patience])) == [[place]]
+    assert exits_taken("patience", values, np.array([patience])) == [[exit_index]]
 
 
 def test_a_value_equal_to_the_threshold_stays() -> None:
@@ -75,21 +75,21 @@ def test_all_at_once_is_one_exit_after_the_other(criterion: str) -> None:
     logits, _ = draw()
     values = criterion_values(criterion, logits, EXITS)
     thresholds = CRITERIA[criterion].thresholds(values, EXITS)
-    places = exits_taken(criterion, values, thresholds)
+    exit_indices = exits_taken(criterion, values, thresholds)
     for column in range(0, len(thresholds), max(1, len(thresholds) // 10)):
         asked, rows = CRITERIA[criterion](), np.arange(len(logits))
         taken = np.full(len(logits), len(EXITS) - 1)
-        for place, layer in enumerate(EXITS[:-1]):
-            passed = asked.leaves(asked.values(layer, logits[rows, place]), thresholds[column])
-            taken[rows[passed]] = place
+        for exit_index, layer in enumerate(EXITS[:-1]):
+            passed = asked.leaves(asked.values(layer, logits[rows, exit_index]), thresholds[column])
+            taken[rows[passed]] = exit_index
             rows = rows[~passed]
             asked.keep(np.flatnonzero(~passed))
-        assert places[:, column].tolist() == taken.tolist()
+        assert exit_indices[:, column].tolist() == taken.tolist()
     leaves = CRITERIA[criterion].leaves
     for row in range(20):
         for column, threshold in enumerate(thresholds):
             first = next((p for p in range(5) if leaves(values[row, p], threshold)), 5)
-            assert places[row, column] == first
+            assert exit_indices[row, column] == first
 
 
 @pytest.mark.parametrize("criterion", ["entropy", "max_probability"])
@@ -115,11 +115,11 @@ def test_speedup_and_score_of_a_threshold_follow_from_who_leaves_where() -> None
     rows = sweep("entropy", logits, labels, exits, ["accuracy"])
     values = criterion_values("entropy", logits, exits)
     for row in rows[::10]:
-        place = exits_taken("entropy", values, np.array([row[1]]))[:, 0]
-        counts = np.bincount(place, minlength=6)  # N_m
+        exit_index = exits_taken("entropy", values, np.array([row[1]]))[:, 0]
+        counts = np.bincount(exit_index, minlength=6)  # N_m
         assert row[3] == pytest.approx(12 * counts.sum() / (exits * counts).sum())
         assert row[2] == pytest.approx(12 / row[3])
-        chosen = logits.argmax(axis=2)[np.arange(len(labels)), place]
+        chosen = logits.argmax(axis=2)[np.arange(len(labels)), exit_index]
         assert row[5] == (chosen == labels).mean()
 
 

@@ -12,8 +12,12 @@ import torch
 from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 
-from acl_bert.objectives import acl_cl_loss, acl_embed_loss, supervised_contrastive_loss
-from acl_bert.objectives.contrastive import Reduction
+from acl_bert.objectives.contrastive import (
+    Reduction,
+    acl_cl_loss,
+    acl_embed_loss,
+    supervised_contrastive_loss,
+)
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "objectives.json").read_text())
 DOUBLE = torch.float64

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from acl_bert.objectives import lacon_loss
+from acl_bert.objectives.lacon import lacon_loss
 
 DOUBLE = torch.float64
 

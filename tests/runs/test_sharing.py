@@ -18,8 +18,7 @@ from acl_bert.runs.code import running_code
 from acl_bert.runs.files import find_names, in_progress_path, lease_path, name_path
 from acl_bert.runs.lease import hold
 from acl_bert.runs.store import Store, address_of
-from acl_bert.training.jobs import study_job
-from acl_bert.training.run import Job
+from acl_bert.training.jobs import Job, study_job
 
 ONE = {"task": "tiny", "encoder": "small", "acl": "acl", "acl_cl": "acl_cl"}
 TWO = {"task": "cats", "encoder": "mini", "acl": "ours", "acl_cl": "theirs"}

@@ -25,8 +25,8 @@ from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.runs.files import METRICS, TEST_COLUMNS, TEST_PREDICTIONS, RunFolder
 from acl_bert.study.layout import Layout, TaskLayout
 from acl_bert.study.submission import SUBMISSIONS, submitted_tasks, write_submissions
-from acl_bert.training.hardware import settle
-from acl_bert.training.loop import predict
+from acl_bert.training.hardware import resolve_settings
+from acl_bert.training.loop import compute_logits
 
 SIZES = {"train": 60, "dev": 12, "dev_mm": 10, "test": 7, "test_mm": 5}
 ROWS = {"cola": {"test": 4}, "rte": {"test": 3}, "mnli": SIZES}
@@ -131,7 +131,7 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
         tmp_path / "data", str(tiny_encoder), None, 32, tmp_path / "tokens", "tiny", fingerprint
     )
     store = TokenStore(tmp_path / "tokens")
-    settings = settle(
+    settings = resolve_settings(
         RunSettings(
             task="mnli",
             encoder="tiny",
@@ -152,7 +152,7 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
     files = read_zip(tmp_path / SUBMISSIONS / "tiny.jt.zip")
     model = MultiExitForSequenceClassification.from_pretrained(model_of(run))
     answers = {
-        name: predict(model, store.split(split), settings.training).argmax(axis=2)
+        name: compute_logits(model, store.split(split), settings.training).argmax(axis=2)
         for split, name in (("test", "MNLI-m.tsv"), ("test_mm", "MNLI-mm.tsv"))
     }
     assert list(files) == ["MNLI-m.tsv", "MNLI-mm.tsv"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from acl_bert.training.batches import POOL, evaluation_batches, train_batches, updates
+from acl_bert.training.batches import evaluation_batches, train_batches
 
 LENGTHS = np.random.default_rng(0).integers(5, 128, size=3000)
 
@@ -43,9 +43,3 @@ def test_evaluation_starts_with_the_longest() -> None:
     assert sorted(np.concatenate(batches)) == list(range(3000))
     assert LENGTHS[batches[0]].max() == LENGTHS.max()
     assert padded(batches) < 1.02 * LENGTHS.sum()
-
-
-def test_updates_group_micro_batches() -> None:
-    batches = [np.array([i]) for i in range(5)]
-    assert [len(group) for group in updates(batches, 2)] == [2, 2, 1]
-    assert POOL >= 8

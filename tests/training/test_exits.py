@@ -16,8 +16,9 @@ from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier, start_from
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.training.batches import load_batch
-from acl_bert.training.regimes import ExitLoss, Plan, exit_weights
-from acl_bert.training.step import StepRecord, term_loss, training_step
+from acl_bert.training.exit_losses import auxiliary_loss
+from acl_bert.training.regimes import ExitLoss, ExitSchedule, exit_weights
+from acl_bert.training.step import StepRecord, training_step
 from acl_bert.training.teacher import TeacherItems, teacher_items
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]
@@ -62,11 +63,13 @@ def step(
 ) -> tuple[Gradients, StepRecord]:
     """The gradients that one step leaves, dropout drawn from the same state each time."""
     own = copy.deepcopy(model)
-    plan = Plan(method, own.exits, teacher_depth=own.exits[-1] if method.teacher else None)
-    plan.freeze(own)
-    plan.train_mode(own)
+    schedule = ExitSchedule(
+        method, own.exits, teacher_depth=own.exits[-1] if method.teacher else None
+    )
+    schedule.freeze(own)
+    schedule.train_mode(own)
     torch.manual_seed(11)
-    record = training_step(own, *batch, method, plan.losses(update), items, **more)
+    record = training_step(own, *batch, method, schedule.losses(update), items, **more)
     found = {n: p.grad.clone() for n, p in own.named_parameters() if p.grad is not None}
     return found, record
 
@@ -80,7 +83,7 @@ def losses(
     found = []
     for head, h in zip(model.heads, model.represent(**inputs), strict=True):
         logits = head.classify(h)
-        term = term_loss(method, h, logits, labels, head.label_embeddings, items)
+        term = auxiliary_loss(method, h, logits, labels, head.label_embeddings, items)
         found.append((cross_entropy(logits, labels), term))
     return found
 
@@ -99,7 +102,7 @@ def close(first: Gradients, second: Gradients) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "update", "places"),
+    ("name", "update", "indices"),
     [
         ("ce", 0, [2]),
         ("jt", 0, [0, 1, 2]),
@@ -111,10 +114,10 @@ def close(first: Gradients, second: Gradients) -> None:
         ("two_stage", 1, [0, 1]),
     ],
 )
-def test_a_regime_says_which_exits_learn(name: str, update: int, places: list[int]) -> None:
-    plan = Plan(METHODS[name], (1, 2, 3), teacher_depth=None)
-    assert [loss.place for loss in plan.losses(update)] == places
-    assert all(loss.weight == 1 for loss in plan.losses(update))
+def test_a_regime_says_which_exits_learn(name: str, update: int, indices: list[int]) -> None:
+    schedule = ExitSchedule(METHODS[name], (1, 2, 3), teacher_depth=None)
+    assert [loss.exit_index for loss in schedule.losses(update)] == indices
+    assert all(loss.weight == 1 for loss in schedule.losses(update))
 
 
 def test_weights_sum_to_the_number_of_exits_and_ascend_as_pabees() -> None:
@@ -124,7 +127,7 @@ def test_weights_sum_to_the_number_of_exits_and_ascend_as_pabees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "places"),
+    ("name", "indices"),
     [
         ("jt", []),
         ("jt_acl", [0, 1, 2]),
@@ -133,16 +136,20 @@ def test_weights_sum_to_the_number_of_exits_and_ascend_as_pabees() -> None:
         ("logits_kd", [0, 1]),
     ],
 )
-def test_the_teachers_exit_learns_by_ce_alone(name: str, places: list[int]) -> None:
+def test_the_teachers_exit_learns_by_ce_alone(name: str, indices: list[int]) -> None:
     method = METHODS[name]
-    plan = Plan(method, (1, 2, 3), teacher_depth=3 if method.teacher else None)
-    assert [loss.place for loss in plan.losses(0) if loss.term] == places
+    schedule = ExitSchedule(method, (1, 2, 3), teacher_depth=3 if method.teacher else None)
+    assert [loss.exit_index for loss in schedule.losses(0) if loss.auxiliary] == indices
 
 
 def test_a_student_without_an_exit_below_the_teacher_is_refused() -> None:
     with pytest.raises(InputError, match="no exit lies below the teacher's, in layer 3"):
-        Plan(row("acl_cl", regime="single_exit"), (3,), teacher_depth=3)
-    assert Plan(row("acl_cl", regime="single_exit"), (2,), teacher_depth=3).losses(0)[0].term
+        ExitSchedule(row("acl_cl", regime="single_exit"), (3,), teacher_depth=3)
+    assert (
+        ExitSchedule(row("acl_cl", regime="single_exit"), (2,), teacher_depth=3)
+        .losses(0)[0]
+        .auxiliary
+    )
 
 
 @pytest.mark.parametrize("name", ["jt", "jt_ascending", "jt_descending"])
@@ -177,11 +184,11 @@ def test_the_second_stage_moves_the_shallow_exits_and_nothing_else(
 def test_a_frozen_backbone_gives_the_same_h_each_time(
     model: EncoderClassifier, batch: Batch
 ) -> None:
-    plan = Plan(METHODS["two_stage"], model.exits, 3)
-    plan.train_mode(model)
+    schedule = ExitSchedule(METHODS["two_stage"], model.exits, 3)
+    schedule.train_mode(model)
     first, second = (model.represent(**batch[0]) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    Plan(METHODS["jt"], model.exits, None).train_mode(model)
+    ExitSchedule(METHODS["jt"], model.exits, None).train_mode(model)
     first, second = (model.represent(**batch[0]) for _ in range(2))
     assert not torch.equal(first[0], second[0])
 
@@ -284,8 +291,8 @@ def test_the_encoder_is_passed_once_or_twice(
     hook = model.encoder.encoder.layer[0].attention.register_full_backward_hook(
         lambda *_: counted.append(1)
     )
-    plan = Plan(method, model.exits, 3)
-    training_step(model, *batch, method, plan.losses(0), items)
+    schedule = ExitSchedule(method, model.exits, 3)
+    training_step(model, *batch, method, schedule.losses(0), items)
     hook.remove()
     assert len(counted) == expected
 
@@ -303,18 +310,18 @@ def test_distillation_is_added_below_the_teachers_exit(
     total.backward()
     close(ours, {n: p.grad for n, p in own.named_parameters() if p.grad is not None})
     assert float(record.loss) == pytest.approx(total.item())
-    assert float(record.term) == pytest.approx(sum(t.item() for _, t in found[:-1]))  # type: ignore[arg-type]
+    assert float(record.auxiliary) == pytest.approx(sum(t.item() for _, t in found[:-1]))  # type: ignore[arg-type]
 
 
 def test_a_frozen_teacher_gets_no_gradient_and_a_live_one_does(
     model: EncoderClassifier, teacher: EncoderClassifier, batch: Batch
 ) -> None:
     items = teacher_items(teacher, batch[0])
-    plan: Sequence[ExitLoss] = [ExitLoss(0, 1.0, True)]
+    exits: Sequence[ExitLoss] = [ExitLoss(0, 1.0, True)]
     for live in (False, True):
         own = copy.deepcopy(model)
         method = row("acl_cl", teacher_exit="live" if live else "frozen")
-        training_step(own, *batch, method, [*plan, ExitLoss(2, 0.0, False)], items)
+        training_step(own, *batch, method, [*exits, ExitLoss(2, 0.0, False)], items)
         reached = own.heads[-1].classifier.weight.grad
         assert (reached is not None and bool(reached.abs().sum() > 0)) is live
 
@@ -324,12 +331,12 @@ def test_micro_batches_add_up(
 ) -> None:
     items = teacher_items(teacher, batch[0])
     method = row("acl_cl", exit_weights="ascending", threshold=180)
-    plan = Plan(method, model.exits, 3)
+    schedule = ExitSchedule(method, model.exits, 3)
     model.eval()
     whole, halves = copy.deepcopy(model), copy.deepcopy(model)
-    training_step(whole, *batch, method, plan.losses(0), items)
+    training_step(whole, *batch, method, schedule.losses(0), items)
     for _ in range(2):
-        training_step(halves, *batch, method, plan.losses(0), items, share=0.5)
+        training_step(halves, *batch, method, schedule.losses(0), items, loss_scale=0.5)
     for (name, a), b in zip(whole.named_parameters(), halves.parameters(), strict=True):
         if a.grad is not None:
             torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-7, msg=name)

@@ -18,8 +18,7 @@ from acl_bert.config.training import Training
 from acl_bert.errors import Interrupted, TrainingError
 from acl_bert.runs.code import Code
 from acl_bert.runs.files import EPOCHS, HISTORY, METRICS, PREDICTIONS, RunFolder
-from acl_bert.training import checkpoints, loop
-from acl_bert.training import run as run_module
+from acl_bert.training import checkpoints, finetune, loop
 from acl_bert.training.checkpoints import CHECKPOINT
 from acl_bert.training.interruption import interruptible
 
@@ -48,14 +47,14 @@ class Runs:
         **training: object,
     ) -> tuple[RunFolder, list[str]]:
         """The finished run, and the lines it reported."""
-        said: list[str] = []
+        lines: list[str] = []
         training = {"learning_rate": RATES[method]} | training
         run = train_run(
             tiny_settings(method, TRAINING.model_copy(update=training)), self._encoder,
-            self._tokens, store, keep_model=keep_model, minutes=minutes, report=said.append,
+            self._tokens, store, keep_model=keep_model, minutes=minutes, report=lines.append,
             code=code,
         )  # fmt: skip
-        return run, said
+        return run, lines
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +71,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> dict[st
 
 
 def at_call(
-    monkeypatch: pytest.MonkeyPatch, place: object, name: str, call: int, do: Callable[[], None]
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, call: int, do: Callable[[], None]
 ) -> None:
     """Do something before the so-and-so-manieth call of a function."""
-    function, calls = getattr(place, name), 0
+    function, calls = getattr(module, name), 0
 
     def counted(*args: Any, **options: Any) -> object:
         nonlocal calls
@@ -84,14 +83,14 @@ def at_call(
             do()
         return function(*args, **options)
 
-    monkeypatch.setattr(place, name, counted)
+    monkeypatch.setattr(module, name, counted)
 
 
 def stop_at(
-    monkeypatch: pytest.MonkeyPatch, place: object, name: str, call: int, number: int
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, call: int, number: int
 ) -> None:
     """Send this process a signal then."""
-    at_call(monkeypatch, place, name, call, lambda: os.kill(os.getpid(), number))
+    at_call(monkeypatch, module, name, call, lambda: os.kill(os.getpid(), number))
 
 
 def assert_same(run: RunFolder, other: RunFolder) -> None:
@@ -100,13 +99,13 @@ def assert_same(run: RunFolder, other: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "call"),
+    ("module", "name", "call"),
     [
         (loop, "training_step", 1),
         (loop, "training_step", 6),
         (loop, "training_step", 13),
-        (loop, "predict", 2),  # of the selection split, in the second epoch
-        (run_module, "predict", 1),  # of dev, after the training
+        (loop, "compute_logits", 2),  # of the selection split, in the second epoch
+        (finetune, "compute_logits", 1),  # of dev, after the training
     ],
 )
 @pytest.mark.parametrize("method", ["acl", "acl_gradvac", "jt_acl"])
@@ -116,17 +115,17 @@ def test_told_to_stop_it_goes_on_with_the_same_bits(
     undisturbed: dict[str, RunFolder],
     monkeypatch: pytest.MonkeyPatch,
     method: str,
-    place: object,
+    module: object,
     name: str,
     call: int,
 ) -> None:
     with monkeypatch.context() as patch:
-        stop_at(patch, place, name, call, signal.SIGTERM)
+        stop_at(patch, module, name, call, signal.SIGTERM)
         with pytest.raises(Interrupted, match="SIGTERM"):
             runs(tmp_path, method)
     torch.manual_seed(12345)  # another process would start from elsewhere
-    run, said = runs(tmp_path, method)
-    assert any("goes on after update" in line for line in said)
+    run, lines = runs(tmp_path, method)
+    assert any("goes on after update" in line for line in lines)
     assert_same(run, undisturbed[method])
     assert run.timings()["interruptions"] == 1
 
@@ -223,8 +222,8 @@ def test_killed_it_loses_what_came_after_the_last_checkpoint_only(
     (history,) = (tmp_path / "work").glob(f"*/{HISTORY}")
     with history.open("a") as stream:
         stream.write("5,2,0.1,0.1,,,,,,0.001,1.0,99\n6,2,0.")
-    run, said = runs(tmp_path, "acl")
-    assert "goes on after update 4 of 9, epoch 2" in said
+    run, lines = runs(tmp_path, "acl")
+    assert "goes on after update 4 of 9, epoch 2" in lines
     assert_same(run, undisturbed["acl"])
 
 
@@ -246,9 +245,9 @@ def test_with_a_checkpoint_that_cannot_be_used_it_starts_over(
         path.write_bytes(content)
     else:
         path.write_bytes(b"")
-    run, said = runs(tmp_path, "acl")
+    run, lines = runs(tmp_path, "acl")
     assert "left out" in caplog.text and path.name in caplog.text
-    assert not any("goes on" in line for line in said)
+    assert not any("goes on" in line for line in lines)
     assert_same(run, undisturbed["acl"])
 
 
@@ -258,8 +257,8 @@ def test_a_history_that_lost_rows_is_not_gone_on_with(
     kill(runs, tmp_path, monkeypatch, call=9)
     (history,) = (tmp_path / "work").glob(f"*/{HISTORY}")
     history.write_text(history.read_text()[:100])
-    run, said = runs(tmp_path, "acl")
-    assert not any("goes on" in line for line in said)
+    run, lines = runs(tmp_path, "acl")
+    assert not any("goes on" in line for line in lines)
     assert_same(run, undisturbed["acl"])
 
 
@@ -270,8 +269,8 @@ def test_another_version_of_the_code_starts_over(
     tmp_path: Path, runs: Runs, undisturbed: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = kill(runs, tmp_path, monkeypatch, call=9, code=ANOTHER)
-    run, said = runs(tmp_path, "acl")
-    assert not any("goes on" in line for line in said)
+    run, lines = runs(tmp_path, "acl")
+    assert not any("goes on" in line for line in lines)
     assert_same(run, undisturbed["acl"])
     assert path.is_file(), "the other code may go on with it"
 
@@ -280,9 +279,9 @@ def test_other_settings_leave_the_checkpoint_alone(
     tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = kill(runs, tmp_path, monkeypatch, call=9)
-    run, said = runs(tmp_path, "acl", learning_rate=2e-3)
+    run, lines = runs(tmp_path, "acl", learning_rate=2e-3)
     assert run.run_hash != path.parent.name
-    assert not any("goes on" in line for line in said)
+    assert not any("goes on" in line for line in lines)
     assert path.is_file()
     assert run.config()["training"]["learning_rate"] == pytest.approx(2e-3)
 
@@ -292,7 +291,7 @@ def test_what_is_in_the_store_is_not_trained_again(
 ) -> None:
     """By other code neither, where the study does not ask for its own."""
     run, _ = runs(tmp_path, "acl", keep_model=True)
-    monkeypatch.delattr(run_module, "train")
+    monkeypatch.delattr(finetune, "train")
     for code in (None, ANOTHER):
         again, _ = runs(tmp_path, "acl", keep_model=True, code=code)
         assert again.path == run.path
@@ -308,8 +307,8 @@ def test_what_is_not_the_very_run_whole_is_trained(tmp_path: Path, runs: Runs, c
     elif change == "torn":
         run.metrics_path.write_text("{")
     settings: dict[str, Any] = {"other settings": {"epochs": 2}}.get(change, {})
-    again, said = runs(tmp_path, "acl", keep_model=change == "without its model", **settings)
-    assert any("epoch 1/" in line for line in said)
+    again, lines = runs(tmp_path, "acl", keep_model=change == "without its model", **settings)
+    assert any("epoch 1/" in line for line in lines)
     aside = list((tmp_path / "damaged").glob("*"))
     assert len(aside) == (change in ("damaged", "torn"))
     assert (again.path == run.path) == (change != "other settings")
@@ -354,6 +353,6 @@ def test_a_full_disk_is_said_and_with_room_the_run_goes_on(
             runs(tmp_path, "acl", minutes=1e-9)
     assert raised.value.errno == errno.EFBIG
     assert str(raised.value.filename).endswith(CHECKPOINT)
-    run, said = runs(tmp_path, "acl")
-    assert any("goes on after update 1 of" in line for line in said)
+    run, lines = runs(tmp_path, "acl")
+    assert any("goes on after update 1 of" in line for line in lines)
     assert_same(run, undisturbed["acl"])

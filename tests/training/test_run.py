@@ -18,8 +18,8 @@ from acl_bert.errors import TrainingError
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.runs.files import HISTORY_COLUMNS, PUBLISHED, RunFolder
 from acl_bert.runs.store import MANIFEST
-from acl_bert.training.hardware import settle
-from acl_bert.training.loop import predict
+from acl_bert.training.hardware import resolve_settings
+from acl_bert.training.loop import compute_logits
 
 TRAINING = Training(epochs=3, batch_size=16, learning_rate=1e-3, device="cpu")
 
@@ -97,7 +97,7 @@ def test_the_model_comes_back(acl_run: RunFolder, tiny_task: Path) -> None:
     model = EncoderClassifier.from_pretrained(model_of(acl_run))
     assert model.config.id2label == {0: "no", 1: "yes"}
     dev = TokenStore(tiny_task).split("dev")
-    logits = predict(model, dev, settle(settings()).training)
+    logits = compute_logits(model, dev, resolve_settings(settings()).training)
     kept = read(acl_run.predictions_path)
     ours = np.array([[r["logit_0"], r["logit_1"]] for r in kept], dtype=np.float32)
     assert np.array_equal(ours, logits[:, 0])
@@ -173,6 +173,8 @@ def test_accumulation_makes_fewer_larger_updates(
     )
     gate = parts.metrics()["gate"]
     assert gate is not None and gate["decisions"] == 12  # decided on every micro-batch
+    uneven = settings("acl", epochs=1, gradient_accumulation_steps=4)
+    assert len(run(tmp_path / "c", tiny_encoder, tiny_task, uneven).history()) == 2
 
 
 def test_variants_of_the_open_choices_all_run(

@@ -12,7 +12,8 @@ from acl_bert.data.split import sample
 from acl_bert.data.tokens import Split, TokenStore
 from acl_bert.runs.files import RunFolder
 from acl_bert.runs.store import Store
-from acl_bert.training.run import Job, Trainer
+from acl_bert.training.jobs import Job
+from acl_bert.training.obtain import Trainer
 
 TRAINING = Training(epochs=2, batch_size=16, device="cpu", precision="fp32")
 

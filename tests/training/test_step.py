@@ -13,14 +13,16 @@ from acl_bert.config.method import Method, method_rows
 from acl_bert.data.tokens import TokenStore
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.objectives import RunningTargets, lacon_loss
-from acl_bert.training import step as step_module
+from acl_bert.objectives.gate import RunningTargets
+from acl_bert.objectives.lacon import lacon_loss
+from acl_bert.training import exit_losses, gate_over_parameters, gate_over_representations
 from acl_bert.training.batches import load_batch
+from acl_bert.training.exit_losses import auxiliary_loss
 from acl_bert.training.regimes import ExitLoss
-from acl_bert.training.step import term_loss, training_step
+from acl_bert.training.step import training_step
 
 LAST = [ExitLoss(0, 1.0, True)]
-WITHOUT_TERM = [ExitLoss(0, 1.0, False)]
+CE_ALONE = [ExitLoss(0, 1.0, False)]
 SCOPES = ["encoder", "last_layer", "representation"]
 
 
@@ -52,7 +54,7 @@ def gradients(
     """The gradients that one step leaves, dropout drawn from the same state each time."""
     model = copy.deepcopy(model)
     torch.manual_seed(11)
-    record = training_step(model, *batch, method, LAST if method.has_term else WITHOUT_TERM, **more)
+    record = training_step(model, *batch, method, LAST if method.has_term else CE_ALONE, **more)
     return {
         name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None
     }, record
@@ -71,7 +73,7 @@ def separate(model: EncoderClassifier, batch: Any, method: Method) -> tuple[Any,
         loss = (
             cross_entropy(logits, labels)
             if which == "ce"
-            else step_module.term_loss(method, h, logits, labels, head.label_embeddings, None)
+            else exit_losses.auxiliary_loss(method, h, logits, labels, head.label_embeddings, None)
         )
         loss.backward()
         found.append({n: p.grad for n, p in own.named_parameters() if p.grad is not None})
@@ -171,13 +173,14 @@ def test_the_scope_decides_which_parameters_are_compared(
     model: EncoderClassifier, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: dict[str, list[int]] = {}
-    multiply = step_module.inner_products
+    multiply = gate_over_parameters.inner_products
 
     def watched(pairs: Any) -> Any:
         sizes[scope] = [sum(g.numel() for g in g_ce if g is not None) for g_ce, _ in pairs]
         return multiply(pairs)
 
-    monkeypatch.setattr(step_module, "inner_products", watched)
+    for module in (gate_over_parameters, gate_over_representations):
+        monkeypatch.setattr(module, "inner_products", watched)
     for scope in SCOPES:
         training_step(copy.deepcopy(model), *batch, acl(scope=scope), LAST)
     layer, h = model.layer(model.exits[-1]), 16 * 32
@@ -203,9 +206,7 @@ SURGERY = [("pcgrad", 0.0), ("gradvac", 0.0), ("gradvac", 0.9), ("gradvac", -0.9
 
 
 def at(target: float) -> RunningTargets:
-    targets = RunningTargets()
-    targets.load_state_dict({"parameters": target, "h3": target, "h": target})
-    return targets
+    return RunningTargets({"parameters": target, "h3": target, "h": target})
 
 
 @pytest.mark.parametrize(("mode", "target"), SURGERY)
@@ -256,18 +257,18 @@ def test_within_the_scope_the_terms_gradient_is_changed(
         if name in g_acl:
             plain = plain + method.weight * g_acl[name]
         torch.testing.assert_close(ours[name], plain, rtol=1e-8, atol=1e-12)
-    loss = method.ce_weight * record.ce + method.weight * record.term
+    loss = method.ce_weight * record.ce + method.weight * record.auxiliary
     torch.testing.assert_close(record.loss, loss)
 
 
 def oppose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn the term's gradient against CE's."""
-    term = step_module.term_loss
+    unopposed = exit_losses.auxiliary_loss
 
     def against(method: Method, h: Any, logits: Any, labels: Any, *more: Any) -> torch.Tensor:
-        return term(method, h, logits, labels, *more) - 30 * cross_entropy(logits, labels)
+        return unopposed(method, h, logits, labels, *more) - 30 * cross_entropy(logits, labels)
 
-    monkeypatch.setattr(step_module, "term_loss", against)
+    monkeypatch.setattr(exit_losses, "auxiliary_loss", against)
 
 
 @pytest.mark.parametrize(("mode", "target"), SURGERY)
@@ -322,18 +323,18 @@ def test_gradvac_moves_the_target_of_each_place_at_each_step(
         if scope != "representation":
             assert record.at_h is not None
             decisions = {"parameters": record.gates[3], "h": record.at_h}
-        assert targets.state_dict().keys() == decisions.keys()
-        for place, decision in decisions.items():
+        assert targets.keys() == decisions.keys()
+        for name, decision in decisions.items():
             assert decision.angle is not None
             cosine = math.cos(math.radians(decision.angle))
-            assert targets[place] == pytest.approx(cosine * (1 - 0.99**count), rel=1e-6)
+            assert targets[name] == pytest.approx(cosine * (1 - 0.99**count), rel=1e-6)
 
 
 def test_the_other_modes_have_no_target(model: EncoderClassifier, batch: Any) -> None:
     for mode in ("log_only", "discard", "pcgrad"):
         targets = RunningTargets()
         gradients(model, batch, acl(mode=mode), targets=targets)
-        assert targets.state_dict() == {}
+        assert targets == {}
 
 
 def test_the_same_targets_give_the_same_continuation(model: EncoderClassifier, batch: Any) -> None:
@@ -341,8 +342,7 @@ def test_the_same_targets_give_the_same_continuation(model: EncoderClassifier, b
     method = acl(mode="gradvac", scope="representation")
     going_on = at(0.8)
     gradients(model, batch, method, targets=going_on)
-    resumed = RunningTargets()
-    resumed.load_state_dict(going_on.state_dict())
+    resumed = RunningTargets(going_on)
     first, _ = gradients(model, batch, method, targets=going_on)
     second, _ = gradients(model, batch, method, targets=resumed)
     afresh, _ = gradients(model, batch, method, targets=RunningTargets())
@@ -354,14 +354,14 @@ def test_each_exit_has_its_own_target(tiny_encoder: Path, batch: Any) -> None:
     torch.manual_seed(3)
     model = build_classifier(str(tiny_encoder), None, ["no", "yes"], "pooler", every_layer=True)
     targets = RunningTargets()
-    plan = [ExitLoss(place, 1.0, True) for place in range(3)]
+    exits = [ExitLoss(index, 1.0, True) for index in range(3)]
     method = acl(mode="gradvac", scope="representation", regime="joint")
-    record = training_step(model, *batch, method, plan, targets=targets)
+    record = training_step(model, *batch, method, exits, targets=targets)
     cosines = {
         f"h{layer}": math.cos(math.radians(gate.angle or math.nan))
         for layer, gate in record.gates.items()
     }
-    assert targets.state_dict() == pytest.approx({k: 0.01 * c for k, c in cosines.items()})
+    assert dict(targets) == pytest.approx({k: 0.01 * c for k, c in cosines.items()})
     assert len(set(cosines.values())) == 3
 
 
@@ -374,7 +374,7 @@ def test_lacons_choices_reach_its_loss() -> None:
     method = Method.model_validate(row | chosen)
     h, w = torch.randn(8, 12), torch.randn(2, 12)
     labels = torch.arange(8) % 2
-    loss = term_loss(method, h, torch.zeros(8, 2), labels, w, None)
+    loss = auxiliary_loss(method, h, torch.zeros(8, 2), labels, w, None)
     assert torch.equal(loss, lacon_loss(h, labels, w, **chosen))
     for usual in ({"temperature": 0.1}, {"heads": 6}, {"regularizer": 0.5}):
         assert not torch.equal(loss, lacon_loss(h, labels, w, **chosen | usual))
@@ -393,7 +393,7 @@ def test_lacon_has_no_ce(tiny_encoder: Path, batch: Any) -> None:
     )
     model = model.double().train()
     ours, record = gradients(model, batch, method)
-    assert torch.equal(record.loss, record.term)
+    assert torch.equal(record.loss, record.auxiliary)
     assert record.ce > 0
     _, term = separate(model, batch, method)
     assert same(ours, term)
@@ -410,7 +410,7 @@ def test_micro_batches_add_up(model: EncoderClassifier, batch: Any, method: Meth
     whole, _ = gradients(model, batch, method)
     own = copy.deepcopy(model)
     for _ in range(2):
-        training_step(own, *batch, method, LAST if method.has_term else WITHOUT_TERM, share=0.5)
+        training_step(own, *batch, method, LAST if method.has_term else CE_ALONE, loss_scale=0.5)
     for name, parameter in own.named_parameters():
         if name in whole:
             torch.testing.assert_close(parameter.grad, whole[name], rtol=1e-5, atol=1e-8)

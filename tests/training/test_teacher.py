@@ -23,9 +23,9 @@ from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 from acl_bert.runs.files import PUBLISHED, RunFolder
 from acl_bert.runs.store import MANIFEST, Store
 from acl_bert.training.batches import load_batch
+from acl_bert.training.jobs import Job
 from acl_bert.training.optimiser import Optimiser
-from acl_bert.training.regimes import Plan
-from acl_bert.training.run import Job
+from acl_bert.training.regimes import ExitSchedule
 from acl_bert.training.step import training_step
 from acl_bert.training.teacher import (
     Teacher,
@@ -75,9 +75,9 @@ def follow(teacher: Teacher, model_folder: Path, encoder: Path, tokens: Path) ->
     model = build_classifier(str(encoder), None, ["no", "yes"], "pooler", every_layer=True)
     start_from(model, load_model(model_folder))
     method, rows = method_rows()["acl_cl"], TokenStore(tokens).split("train")
-    plan = Plan(method, model.exits, teacher_depth=3)
+    schedule = ExitSchedule(method, model.exits, teacher_depth=3)
     optimiser = Optimiser(model, TRAINING, 20)
-    plan.train_mode(model)
+    schedule.train_mode(model)
     generator = np.random.default_rng(0)
     losses = []
     for update in range(20):
@@ -85,7 +85,7 @@ def follow(teacher: Teacher, model_folder: Path, encoder: Path, tokens: Path) ->
         inputs, labels = load_batch(rows, batch, CPU)
         items = teacher(batch)
         losses.append(
-            float(training_step(model, inputs, labels, method, plan.losses(update), items).loss)
+            float(training_step(model, inputs, labels, method, schedule.losses(update), items).loss)
         )
         optimiser.update()
     return losses
@@ -169,9 +169,9 @@ def test_a_students_files_know_every_exit_and_the_teacher(
     assert gate["discarded"] == sum(exit["discarded"] for exit in gate["exits"].values())
     logits, labels = student.dev_logits()["dev"]
     assert logits.shape == (48, 3, 2) and logits.dtype == np.float32
-    for place in range(3):
-        right = (logits[:, place].argmax(axis=1) == labels).mean()
-        assert metrics["exits"][str(place + 1)]["accuracy"] == pytest.approx(right)
+    for exit_index in range(3):
+        right = (logits[:, exit_index].argmax(axis=1) == labels).mean()
+        assert metrics["exits"][str(exit_index + 1)]["accuracy"] == pytest.approx(right)
     assert metrics["degenerate"] is ("3" in metrics["degenerate_exits"])
 
 
@@ -280,8 +280,8 @@ def test_a_student_starts_as_its_teacher(
 
 def test_the_exits_share_no_parameter(tiny_encoder: Path) -> None:
     model = build_classifier(str(tiny_encoder), None, ["no", "yes"], "pooler", every_layer=True)
-    places = [parameter.data_ptr() for parameter in model.parameters()]
-    assert len(set(places)) == len(places)
+    addresses = [parameter.data_ptr() for parameter in model.parameters()]
+    assert len(set(addresses)) == len(addresses)
     heads = [head.state_dict() for head in model.heads]
     assert torch.equal(heads[0]["pooler.weight"], heads[1]["pooler.weight"])  # both pre-trained
     assert not torch.equal(heads[0]["classifier.weight"], heads[1]["classifier.weight"])

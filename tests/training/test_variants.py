@@ -17,8 +17,8 @@ from acl_bert.model.build import build_classifier, load_model
 from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.runs.files import PUBLISHED, RunFolder
 from acl_bert.runs.store import MANIFEST
-from acl_bert.training import run as training_run
-from acl_bert.training.run import Job
+from acl_bert.training import finetune
+from acl_bert.training.jobs import Job
 
 TRAINING = Training(epochs=1, batch_size=16, learning_rate=1e-3, device="cpu", precision="fp32")
 STEPS = 6  # 96 rows in batches of 16
@@ -184,10 +184,10 @@ def test_on_a_frozen_backbone_the_shallow_exits_alone_move(runs: Runs, name: str
     assert_same(ours.heads[-1], teacher.heads[-1])
     torch.manual_seed(1)
     before = build_classifier(str(runs.encoder), None, ["no", "yes"], "pooler", every_layer=True)
-    for place in range(DEPTH - 1):
-        drawn = before.heads[place].state_dict()
-        for parameter, value in ours.heads[place].state_dict().items():
-            assert not torch.equal(value, drawn[parameter]), f"heads.{place}.{parameter}"
+    for exit_index in range(DEPTH - 1):
+        drawn = before.heads[exit_index].state_dict()
+        for parameter, value in ours.heads[exit_index].state_dict().items():
+            assert not torch.equal(value, drawn[parameter]), f"heads.{exit_index}.{parameter}"
     # So its last exit answers as the teacher.
     np.testing.assert_allclose(
         run.dev_logits()["dev"][0][:, -1], taught.dev_logits()["dev"][0][:, 0], atol=1e-6
@@ -225,7 +225,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> dict[str, St
     for method in methods.values():
         fresh.teacher(method)  # trained before anything is watched
     found = {}
-    train = training_run.train
+    train = finetune.train
     with pytest.MonkeyPatch.context() as patch:
         for name, method in methods.items():
             seen: list[tuple[list[dict[str, torch.Tensor]], torch.Tensor]] = []
@@ -238,7 +238,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> dict[str, St
                 into.append((shallow, torch.get_rng_state()))
                 return train(model, *more)
 
-            patch.setattr(training_run, "train", watched)
+            patch.setattr(finetune, "train", watched)
             history = fresh(method).history()
             ((shallow, state),) = seen
             found[name] = Start(shallow, state, history)

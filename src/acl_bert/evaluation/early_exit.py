@@ -1,20 +1,20 @@
 """When a sample may leave, and what leaving early costs in quality (docs/paper.md §3.3).
 
 A criterion gives each sample a value at each exit, and the sample leaves at the first exit where
-that value passes the threshold; at the last one in any case. The same objects decide for saved
+that value passes the threshold, at the latest at the last one. The same objects decide over saved
 logits, where every threshold is tried, and exit by exit for a batch that really shrinks.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from acl_bert.errors import InputError
 from acl_bert.evaluation.metrics import METRICS, confusion
 
-# One row a threshold and metric. `layers` is the mean number of layers that a sample went through.
+# One row a threshold and metric. `layers` is the mean number of layers that a sample went through,
+# `speedup` the model's depth M over it: Σ_m M·N_m / Σ_m m·N_m.
 SWEEP_COLUMNS = ("criterion", "threshold", "layers", "speedup", "metric", "value")
 
 
@@ -37,45 +37,38 @@ def _shifted(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return below, np.exp(below).sum(axis=-1)
 
 
-class Criterion(ABC):
-    """Asked at one exit after the other; an object serves one batch, and remembers its samples."""
+class Criterion:
+    """A number between 0 and 1 that depends on an exit's own logits; others override what differs.
+
+    An object serves one batch, exit after exit, and remembers its samples.
+    """
 
     leaves: ClassVar[np.ufunc]
     """(value, threshold) → whether the sample leaves."""
 
-    @abstractmethod
     def values(self, layer: int, logits: np.ndarray) -> np.ndarray:
         """Of the samples still in, (samples,), from their (samples, classes) at `layer`'s exit."""
+        raise NotImplementedError
 
-    def keep(self, staying: np.ndarray) -> None:  # noqa: B027  # most remember nothing
+    def keep(self, staying: np.ndarray) -> None:
         """Forget the samples that left; `staying` indexes those that were in, in order."""
 
     @classmethod
-    @abstractmethod
     def thresholds(cls, values: np.ndarray, exits: Sequence[int]) -> np.ndarray:
-        """Those that a sweep tries, given the values, (samples, exits)."""
+        """Those that a sweep tries, from values, (samples, exits): their quantiles, in percents.
 
-    @classmethod
-    @abstractmethod
-    def check(cls, threshold: float, exits: Sequence[int]) -> None:
-        """Raise InputError for a threshold that means nothing on these exits."""
-
-
-class _Confidence(Criterion):
-    """A number between 0 and 1 that depends on an exit's own logits alone."""
-
-    @classmethod
-    def thresholds(cls, values: np.ndarray, exits: Sequence[int]) -> np.ndarray:
-        """The quantiles 0 %, 1 %, ..., 100 % of the values at all exits but the last."""
+        The last exit's values do not count, since no sample stays there.
+        """
         return np.quantile(values[:, :-1], np.linspace(0, 1, 101))
 
     @classmethod
     def check(cls, threshold: float, exits: Sequence[int]) -> None:
+        """Raise InputError for a threshold that means nothing on these exits."""
         if not 0 <= threshold <= 1:
             raise InputError(f"threshold {threshold:g}: give one between 0 and 1")
 
 
-class Entropy(_Confidence):
+class Entropy(Criterion):
     """Leave where the normalised entropy is below the threshold (DeeBERT)."""
 
     leaves = np.less
@@ -84,7 +77,7 @@ class Entropy(_Confidence):
         return normalised_entropy(logits)
 
 
-class MaxProbability(_Confidence):
+class MaxProbability(Criterion):
     """Leave where the predicted class is more probable than the threshold."""
 
     leaves = np.greater
@@ -99,20 +92,16 @@ class Patience(Criterion):
     leaves = np.greater_equal
 
     def __init__(self) -> None:
-        self._predictions: np.ndarray | None = None
-        self._agreed: np.ndarray | None = None
+        self._predictions = np.array(-1)  # agrees with no class
+        self._agreed = np.array(0)
 
     def values(self, layer: int, logits: np.ndarray) -> np.ndarray:
         predictions = logits.argmax(axis=-1)
-        if self._agreed is None:
-            self._agreed = np.zeros(len(logits), dtype=np.int64)
-        else:
-            self._agreed = np.where(predictions == self._predictions, self._agreed + 1, 0)
+        self._agreed = np.where(predictions == self._predictions, self._agreed + 1, 0)
         self._predictions = predictions
         return self._agreed
 
     def keep(self, staying: np.ndarray) -> None:
-        assert self._agreed is not None and self._predictions is not None
         self._agreed, self._predictions = self._agreed[staying], self._predictions[staying]
 
     @classmethod
@@ -130,7 +119,7 @@ class Patience(Criterion):
 
 
 class Fixed(Criterion):
-    """Leave at one layer's exit, whatever it says; the threshold is the layer's number."""
+    """Leave at the exit of one layer in any case; the threshold is the layer's number."""
 
     leaves = np.greater_equal
 
@@ -164,27 +153,22 @@ def criterion_values(criterion: str, logits: np.ndarray, exits: Sequence[int]) -
 
     `exits` are the layers, from 1, that the logits belong to; the last is the model's last layer.
     """
-    asked = CRITERIA[criterion]()
-    return np.stack([asked.values(layer, logits[:, i]) for i, layer in enumerate(exits)], axis=1)
+    one = CRITERIA[criterion]()
+    return np.stack([one.values(layer, logits[:, i]) for i, layer in enumerate(exits)], axis=1)
 
 
 def exits_taken(criterion: str, values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """The place, from 0, among the exits where each sample leaves: (samples, thresholds).
+    """The index, from 0, of the exit where each sample leaves: (samples, thresholds).
 
     `values` are `criterion_values`. Two arrays of one byte a sample and threshold are held.
     """
     leaves = CRITERIA[criterion].leaves
     staying = np.ones((len(values), len(thresholds)), dtype=bool)
-    place = np.zeros(staying.shape, dtype=np.uint8)
+    exit_index = np.zeros(staying.shape, dtype=np.uint8)
     for column in values[:, :-1].T:
         staying &= ~leaves(column[:, None], thresholds)
-        place += staying
-    return place
-
-
-def speedup(layers: Any, depth: int) -> Any:
-    """Σ_m M·N_m / Σ_m m·N_m: the model's depth M over the mean layers used, a number or array."""
-    return depth / layers
+        exit_index += staying
+    return exit_index
 
 
 def sweep(
@@ -206,18 +190,15 @@ def sweep(
         raise InputError(f"a sweep over one exit (layer {exits[0]}); early exiting needs several")
     values = criterion_values(criterion, logits, exits)
     thresholds = CRITERIA[criterion].thresholds(values, exits)
-    place = exits_taken(criterion, values, thresholds)
-    left_with = np.take_along_axis(logits.argmax(axis=2), place.astype(np.intp), axis=1)
+    taken = exits_taken(criterion, values, thresholds)
+    left_with = np.take_along_axis(logits.argmax(axis=2), taken.astype(np.intp), axis=1)
     counts = confusion(labels, left_with, logits.shape[2])
     scores = {name: METRICS[name](counts) for name in metrics}
-    layers = np.asarray(exits)[place].mean(axis=0)
-    faster = speedup(layers, exits[-1])
+    layers = np.asarray(exits)[taken].mean(axis=0)
+    points = zip(thresholds.tolist(), layers.tolist(), (exits[-1] / layers).tolist(), strict=True)
     return [
-        (
-            *(criterion, thresholds[i].item(), float(layers[i]), float(faster[i])),
-            *(name + suffix, float(scores[name][i])),
-        )
-        for i in range(len(thresholds))
+        (criterion, *point, name + suffix, float(scores[name][i]))
+        for i, point in enumerate(points)
         for name in metrics
     ]
 
@@ -236,9 +217,9 @@ def area_over_layers(speedups: Sequence[float], scores: Sequence[float], smalles
 
     That is the area under the linearly interpolated curve, divided by the width of the range, so
     in the unit of the score. `smallest` is the first exit's layer over the depth: a range that
-    depends on the model alone, so that methods compare. Where a curve ends before the range does,
-    its end's score holds on to the range's end: a budget that it cannot use up is as good as
-    the largest one that it can, and one that it cannot meet is scored as the smallest that it can.
+    depends on the model alone, so that methods compare. Where a curve ends inside the range, the
+    score of its end holds for the rest: a budget that it cannot use up counts as the largest that
+    it can, and one that it cannot meet as the smallest that it can.
     """
     x, y = _curve(1 / np.asarray(speedups), scores)
     range_ = np.unique(np.concatenate([[smallest], np.clip(x, smallest, 1), [1.0]]))
@@ -247,5 +228,5 @@ def area_over_layers(speedups: Sequence[float], scores: Sequence[float], smalles
 
 def _curve(x: np.ndarray, y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """The points by ascending x, those of one x as one, with the mean of their y."""
-    places, place = np.unique(x, return_inverse=True)
-    return places, np.bincount(place, weights=y) / np.bincount(place)
+    distinct, index = np.unique(x, return_inverse=True)
+    return distinct, np.bincount(index, weights=y) / np.bincount(index)

@@ -2,7 +2,7 @@
 
 All are functions of confusion matrices, (…, classes, classes), label by prediction. scikit-learn
 has the same numbers for one set at a time: early exiting has a hundred thresholds a run, for which
-it takes two hundred times as long. A test holds the two against each other.
+it takes two hundred times as long. A test compares the two.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ import numpy as np
 def confusion(labels: np.ndarray, predictions: np.ndarray, classes: int) -> np.ndarray:
     """labels (items,), predictions (items, …) → counts, (…, classes, classes)."""
     sets = predictions.reshape(len(labels), -1)
-    cells = (labels[:, None] * classes + sets) + classes**2 * np.arange(sets.shape[1])
-    counts = np.bincount(cells.ravel(), minlength=classes**2 * sets.shape[1])
+    entries = (labels[:, None] * classes + sets) + classes**2 * np.arange(sets.shape[1])
+    counts = np.bincount(entries.ravel(), minlength=classes**2 * sets.shape[1])
     return counts.reshape(*predictions.shape[1:], classes, classes)
 
 
@@ -62,7 +62,7 @@ def exit_scores(
     logits: np.ndarray, labels: np.ndarray, metrics: Sequence[str], suffix: str = ""
 ) -> list[dict[str, float]]:
     """`score` of each exit's logits: (items, exits, classes)."""
-    return [score(logits[:, place], labels, metrics, suffix) for place in range(logits.shape[1])]
+    return [score(exit, labels, metrics, suffix) for exit in logits.swapaxes(0, 1)]
 
 
 def mean_over_exits(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""An encoder one layer at a time, for batches that shrink on the way."""
+"""An encoder run one layer at a time, for batches that shrink on the way."""
 
 from typing import Any
 
@@ -55,17 +55,17 @@ class LayerByLayer:
         self._real = attention_mask
         self._more: dict[str, Tensor] = {}
         if self._config.model_type == "mpnet":
-            # One for all samples and layers: it depends on two tokens' distance alone.
+            # The same for all samples and layers: it depends on two tokens' distance alone.
             inner: Any = encoder.encoder
             self._more["position_bias"] = inner.compute_position_bias(self.hidden[:1])
         self._set_mask()
 
     def _set_mask(self) -> None:
-        """What the layers take for a mask; None where no sample is padded."""
+        """Make the mask that the layers take; it is None where no sample is padded."""
         self._mask = create_bidirectional_mask(self._config, self.hidden, self._real)
 
     def advance(self, layer: int) -> Tensor:
-        """Run the layers up to and with this one, from 1, and return its output, `hidden`."""
+        """Run the layers up to and including this one, from 1, and return its output, `hidden`."""
         while self.layer < layer:
             output = self._layers[self.layer](self.hidden, self._mask, **self._more)
             self.hidden = output[0] if isinstance(output, tuple) else output  # MPNet's are tuples
@@ -73,7 +73,7 @@ class LayerByLayer:
         return self.hidden
 
     def keep(self, staying: Tensor) -> None:
-        """Go on with the samples at these indices, and without padding that they have in common."""
+        """Keep the samples at these indices, without the padding that they all have."""
         real = self._real[staying]
         length = int(real.any(dim=0).nonzero()[-1]) + 1
         self._real = real[:, :length]

@@ -1,9 +1,9 @@
-"""Labels for texts from a kept model, each text leaving at the first exit that is sure enough."""
+"""Labels for texts from a kept model; a text leaves at the first exit that is sure enough."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from acl_bert.data.sources import check_text
 from acl_bert.data.tokens import load_tokenizer
 from acl_bert.encoders import VOCABULARIES
 from acl_bert.errors import InputError
-from acl_bert.evaluation.early_exit import CRITERIA, Criterion, max_probability, speedup
+from acl_bert.evaluation.early_exit import CRITERIA, max_probability
 from acl_bert.files import write_csv
 from acl_bert.inference.layers import LayerByLayer, layers_of
 from acl_bert.model.build import load_model
@@ -25,8 +25,7 @@ from acl_bert.training.batches import evaluation_batches
 COLUMNS = ("index", "prediction", "exit", "probability")
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """When a text leaves: a criterion of CRITERIA, and its threshold."""
 
     criterion: str
@@ -56,7 +55,7 @@ class Predictions:
     @property
     def speedup(self) -> float:
         """The depth over `layers`: what is saved if all layers take equally long."""
-        return float(speedup(self.layers, self.depth))
+        return self.depth / self.layers
 
 
 def predict_file(
@@ -88,19 +87,14 @@ def predict_file(
             f"{texts}: {len(rows[0])} texts a row, but the model was trained on "
             f"{model.config.texts}; name as many columns"
         )
-    found = predict(model, tokenizer, rows, rule, batch_size)
+    predictions = predict(model, tokenizer, rows, rule, batch_size)
     names: Any = model.config.id2label
-    write_csv(
-        out,
-        COLUMNS,
-        (
-            (index, names[chosen], layer, probability)
-            for index, (chosen, layer, probability) in enumerate(
-                zip(found.classes, found.exits, max_probability(found.logits), strict=True)
-            )
-        ),
-    )
-    return found
+    labels = [names[k] for k in predictions.classes]
+    probabilities = max_probability(predictions.logits)
+    indices = range(len(rows))
+    lines = zip(indices, labels, predictions.exits, probabilities, strict=True)
+    write_csv(out, COLUMNS, lines)
+    return predictions
 
 
 def read_texts(path: Path, columns: Sequence[str] = (), quoting: str | None = None) -> list[Any]:
@@ -165,7 +159,13 @@ def predict(
     part, as in training. Raises InputError for a rule that the model cannot follow.
     """
     if rule is not None:
-        _check(model, rule)
+        if len(model.exits) < 2:
+            raise InputError(
+                f"{rule.criterion}: the model has one exit only, on layer {model.exits[0]}; "
+                "predict without a criterion, or train it with an exit on every layer"
+            )
+        layers_of(model.encoder)
+        CRITERIA[rule.criterion].check(rule.threshold, model.exits)
     positions = getattr(model.config.encoder, "max_position_embeddings", float("inf"))
     encoded = tokenizer(
         *zip(*texts, strict=True),
@@ -194,16 +194,6 @@ def predict(
     return Predictions(logits, exits, model.exits[-1])
 
 
-def _check(model: EncoderClassifier, rule: Rule) -> None:
-    if len(model.exits) < 2:
-        raise InputError(
-            f"{rule.criterion}: the model has one exit only, on layer {model.exits[0]}; "
-            "predict without a criterion, or train it with an exit on every layer"
-        )
-    layers_of(model.encoder)
-    CRITERIA[rule.criterion].check(rule.threshold, model.exits)
-
-
 def full_logits(model: EncoderClassifier, inputs: dict[str, Tensor]) -> np.ndarray:
     """A batch's logits, (batch, classes), at the last exit of a plain forward pass."""
     return _logits(model.heads[-1], model.encoder(**inputs).last_hidden_state)
@@ -216,26 +206,23 @@ def exit_early(
 
     Samples that leave are taken out of the batch; layers that none is left for do not run.
     """
-    criterion: Criterion = CRITERIA[rule.criterion]()
+    criterion = CRITERIA[rule.criterion]()
     batch = LayerByLayer(model.encoder, **inputs)
-    rows = np.arange(len(inputs["input_ids"]))  # where the samples still in stand in the batch
+    rows = np.arange(len(inputs["input_ids"]))  # the samples still in, by their row in the batch
     taken = np.full(len(rows), model.exits[-1])
     left_with = np.empty((len(rows), len(model.config.id2label or {})), dtype=np.float32)
     for layer, head in zip(model.exits, model.heads, strict=True):
         logits = _logits(head, batch.advance(layer))
         left_with[rows] = logits  # what is written last is what a sample leaves with
-        if layer == model.exits[-1]:
-            break
         leaving = criterion.leaves(criterion.values(layer, logits), rule.threshold)
-        if not leaving.any():
-            continue
         taken[rows[leaving]] = layer
-        staying = np.flatnonzero(~leaving)
-        if not len(staying):
+        if leaving.all() or layer == model.exits[-1]:
             break
-        rows = rows[staying]
-        criterion.keep(staying)
-        batch.keep(torch.from_numpy(staying).to(model.device))
+        if leaving.any():
+            staying = np.flatnonzero(~leaving)
+            rows = rows[staying]
+            criterion.keep(staying)
+            batch.keep(torch.from_numpy(staying).to(model.device))
     return left_with, taken
 
 

@@ -1,4 +1,4 @@
-"""From a pre-trained encoder, or from a teacher, to a model that can be trained."""
+"""Models to train: from a pre-trained encoder, from a teacher, or from a saved folder."""
 
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from transformers.utils import logging
 
 from acl_bert.encoders import WEIGHTS, resolve_path
 from acl_bert.errors import InputError, first_line
-from acl_bert.model.classifier import ClassifierConfig, EncoderClassifier
-from acl_bert.model.multi_exit import MultiExitConfig, MultiExitForSequenceClassification
+from acl_bert.model.classifier import EncoderClassifier
+from acl_bert.model.multi_exit import MultiExitForSequenceClassification
 
 
 def build_classifier(
@@ -23,22 +23,22 @@ def build_classifier(
     layers: int | None = None,
     cosine_temperature: float | None = None,
 ) -> EncoderClassifier:
-    """A pre-trained encoder under new heads; draws them from torch's global generator.
+    """A pre-trained encoder under new heads, which are drawn from torch's global generator.
 
-    `every_layer` puts an exit on each layer, else there is one on the last; `layers` keeps the
-    first so many of the encoder's; `representation` and `cosine_temperature` are the `Head`s'. Each
+    `every_layer`: an exit on each layer, instead of one on the last. `layers`: how many of the
+    encoder's are kept, from the first. `representation`, `cosine_temperature`: as for `Head`. Each
     head's pooler, unless it is an mlp, starts from the pre-trained pooler where the checkpoint has
-    one. Raises InputError where the encoder cannot be loaded, or is not so deep.
+    one. Raises InputError where the encoder cannot be loaded, or has fewer layers.
     """
     resolved = resolve_path(path)
-    shown = f"encoder {path!r}{f' at {revision}' if revision else ''}"
+    described = f"encoder {path!r}{f' at {revision}' if revision else ''}"
     verbosity = logging.get_verbosity()
     try:
         inner = AutoConfig.from_pretrained(resolved, revision=revision)
         if layers is not None:
             if layers > inner.num_hidden_layers:
                 raise InputError(
-                    f"{shown} has {inner.num_hidden_layers} layers; `layers: {layers}` of the "
+                    f"{described} has {inner.num_hidden_layers} layers; `layers: {layers}` of the "
                     "method is more: lower it"
                 )
             inner.num_hidden_layers = layers
@@ -51,16 +51,12 @@ def build_classifier(
             use_safetensors=True,
         )
     except (OSError, ValueError) as error:
-        raise InputError(f"{shown} could not be loaded: {error}") from error
+        raise InputError(f"{described} could not be loaded: {error}") from error
     finally:
         logging.set_verbosity(verbosity)
     pooler: Any = getattr(encoder, "pooler", None)
-    config_class, model_class = (
-        (MultiExitConfig, MultiExitForSequenceClassification)
-        if every_layer
-        else (ClassifierConfig, EncoderClassifier)
-    )
-    config = config_class(  # type: ignore[call-arg]
+    model_class = MultiExitForSequenceClassification if every_layer else EncoderClassifier
+    config = model_class.config_class(  # type: ignore[call-arg]
         encoder=encoder.config,
         attn_implementation=encoder.config._attn_implementation,  # else the encoder loses its own
         representation=representation,
@@ -105,11 +101,12 @@ def start_from(model: EncoderClassifier, teacher: EncoderClassifier) -> None:
     """Give `model` the teacher's encoder and, where it is as deep, the teacher's last exit.
 
     A model that was cut takes the teacher's first layers. Its other exits stay as they are.
-    Raises InputError where the teacher's encoder is another, or not so deep.
+    Raises InputError where the teacher's encoder is of another kind, or has fewer layers.
     """
     weights = teacher.encoder.state_dict()
     own = model.encoder.state_dict()
-    if other := [name for name in own if weights.get(name, own[name][:0]).shape != own[name].shape]:
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    if other := [name for name, weight in own.items() if shapes.get(name) != weight.shape]:
         raise InputError(
             f"the teacher's encoder, of {teacher.exits[-1]} layers, has no {other[0]} as the "
             "student's; a student has the same encoder, and is no deeper"

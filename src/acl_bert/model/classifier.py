@@ -13,10 +13,10 @@ from acl_bert.objectives.items import unit_rows
 
 
 class ClassifierConfig(PreTrainedConfig):
-    """The encoder's own config, and what the heads and their users read from it.
+    """The encoder's own config, and that of the heads.
 
-    `representation` is h's; `cosine_temperature`, the `Head`'s; `texts`, how many texts an item
-    has: one, or a pair.
+    `representation`, `cosine_temperature`: as for `Head`. `texts`: how many texts a row has, one or
+    two.
     """
 
     model_type = "acl_bert_classifier"
@@ -36,8 +36,8 @@ class ClassifierConfig(PreTrainedConfig):
 class Head(nn.Module):
     """An exit: from a layer's hidden states to h, and from h to logits (docs/paper.md §2.1).
 
-    `cosine_temperature`: logits are the cosines of h and the label embeddings, divided by it;
-    without it they are linear in h.
+    `representation`: what h is, as `Method` has it. `cosine_temperature`: logits are the cosines of
+    h and the label embeddings, divided by it; without it they are linear in h.
     """
 
     def __init__(
@@ -104,15 +104,9 @@ class EncoderClassifier(PreTrainedModel):
             dropout = getattr(inner, "hidden_dropout_prob", getattr(inner, "dropout", 0.1))
         classes = len(config.id2label or {})
         self.exits = self._exits(inner.num_hidden_layers)
-        self.heads = nn.ModuleList(  # type: ignore[assignment]  # a list of Head, to its readers
-            Head(
-                inner.hidden_size,
-                classes,
-                dropout,
-                config.representation,
-                config.cosine_temperature,
-            )
-            for _ in self.exits
+        head_options = (config.representation, config.cosine_temperature)
+        self.heads = nn.ModuleList(  # type: ignore[assignment]  # to its readers a list of Head
+            Head(inner.hidden_size, classes, dropout, *head_options) for _ in self.exits
         )
         self.post_init()
 

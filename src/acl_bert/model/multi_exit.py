@@ -1,4 +1,4 @@
-"""A classifier on every layer, for exits that learn together and answers that come early."""
+"""A classifier on every layer, for exits that learn together and for early exiting."""
 
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -7,7 +7,7 @@ from acl_bert.model.classifier import ClassifierConfig, EncoderClassifier
 
 
 class MultiExitConfig(ClassifierConfig):
-    """As a classifier's; the type tells transformers' Auto classes which model it is."""
+    """The classifier's config; its type tells transformers' Auto classes which model it is."""
 
     model_type = "acl_bert_multi_exit"
 
@@ -24,8 +24,8 @@ class MultiExitForSequenceClassification(EncoderClassifier):
     def represent(self, **inputs: Tensor) -> list[Tensor]:
         """Token ids, mask (and types), each (batch, length) → h of each exit, (batch, hidden)."""
         output = self.encoder(**inputs, output_hidden_states=True)
-        # The first are the embeddings. What the encoder does after its last layer, if anything,
-        # belongs to the last exit.
+        # The first are the embeddings. The last exit reads the encoder's output: some encoders have
+        # more after their last layer.
         layers = [*output.hidden_states[1:-1], output.last_hidden_state]
         return [head.represent(layer) for head, layer in zip(self.heads, layers, strict=True)]
 

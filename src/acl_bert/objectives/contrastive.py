@@ -20,8 +20,8 @@ Common to the three functions:
 - `reduction="sum"` sums over the anchors instead of averaging.
 - Without any positive the loss is 0 and so is every gradient, yet `backward()` works.
 - Everything is computed and returned in float32, or in float64 if any input is, with autocast off.
-- A ValueError reports wrong shapes and unknown options. Labels outside 0..K−1 are not looked for:
-  that would make a GPU wait. They are classes without a label embedding.
+- A ValueError reports wrong shapes and unknown options. Labels outside 0..K−1 are not refused,
+  since checking them would make a GPU wait; they count as classes without a label embedding.
 """
 
 from collections.abc import Mapping
@@ -100,17 +100,12 @@ def acl_cl_loss(
             f"student_label_embeddings has {len(student_label_embeddings)} classes, "
             f"teacher_label_embeddings {len(teacher_label_embeddings)}; both need all K"
         )
+    classes = classes_of(student_label_embeddings)
     items = {
         "student_representations": (student_representations, labels),
-        "student_label_embeddings": (
-            student_label_embeddings,
-            classes_of(student_label_embeddings),
-        ),
+        "student_label_embeddings": (student_label_embeddings, classes),
         "teacher_representations": (teacher_representations, labels),
-        "teacher_label_embeddings": (
-            teacher_label_embeddings,
-            classes_of(teacher_label_embeddings),
-        ),
+        "teacher_label_embeddings": (teacher_label_embeddings, classes),
     }
     anchor_groups = _choice("anchors", anchors, {"student": 2, "all": 4})
     return _contrastive_loss(items, anchor_groups, temperature, normalize, reduction)

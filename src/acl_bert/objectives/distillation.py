@@ -1,4 +1,4 @@
-"""Distillation from a teacher's logits or features, ACL-CL's baselines (docs/paper.md §3.2).
+"""Distillation from a teacher's logits or h, ACL-CL's baselines (docs/paper.md §3.2).
 
 The targets get no gradient. Values are float32, or float64 if any input is, with autocast off.
 """

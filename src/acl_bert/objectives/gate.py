@@ -1,7 +1,7 @@
-"""ACL-Grad (docs/paper.md §2.4), and what else is done where gradients disagree (§3.5).
+"""ACL-Grad (docs/paper.md §2.4), and what others do where two gradients disagree (§3.5).
 
-With g_CE and g the gradients of CE and of the term, γ the angle between them over the parameters
-of the gate's scope, and φ = cos γ:
+With g_CE and g the gradients of CE and of the auxiliary loss, γ the angle between them over the
+parameters of the gate's scope, and φ = cos γ:
 
     log_only  g counts, whatever γ is
     discard   ACL-Grad: g counts where γ is at most the threshold; else g_CE alone, with weight 1
@@ -9,21 +9,21 @@ of the gate's scope, and φ = cos γ:
     gradvac   GradVac (Wang et al. 2021): where φ is below a running target φ̂, g gains as much of
               g_CE as brings their cosine to φ̂
 
-The last two change the term's gradient only, to g + a·g_CE within the scope, with
+The last two change the auxiliary gradient only, to g + a·g_CE within the scope, with
 
     pcgrad    a = −(g·g_CE) / ‖g_CE‖²
     gradvac   a = ‖g‖ (φ̂ √(1−φ²) − φ √(1−φ̂²)) / (‖g_CE‖ √(1−φ̂²))
 
-so that every mode comes to a pair of weights, of g_CE and of g, for parameters inside the scope and
-one for those outside. `settle` finds them from three inner products, `combine` applies them: the
-gradients compared are usually fewer than those combined.
+so that every mode ends in a pair of weights, of g_CE and of g: one pair for the parameters inside
+the scope, one for those outside. `decide` computes the pairs from three inner products; `combine`
+applies them, usually to more gradients than were compared.
 
 Gradients come as `torch.autograd.grad(..., allow_unused=True)` gives them: one tensor per
-parameter, None where a loss does not reach the parameter, which stands for zeros.
+parameter, or None, which stands for zeros, where a loss does not reach the parameter.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,65 +34,57 @@ Gradients = Sequence[Tensor | None]
 
 
 class Weights(NamedTuple):
-    """What a parameter's two gradients count with in the update."""
+    """The factors of a parameter's two gradients, or of an exit's two losses."""
 
     ce: float
-    term: float
+    auxiliary: float
 
 
 class InnerProducts(NamedTuple):
-    """Of g_CE and the term's gradient, each seen as one long vector."""
+    """Of g_CE and g, each seen as one long vector."""
 
     ce_ce: float
-    ce_term: float
-    term_term: float
+    ce_auxiliary: float
+    auxiliary_auxiliary: float
 
     @property
     def cosine(self) -> float | None:
         """φ, −1 to 1; None where a gradient is zero, or not finite."""
-        norms = math.sqrt(self.ce_ce) * math.sqrt(self.term_term)
+        norms = math.sqrt(self.ce_ce) * math.sqrt(self.auxiliary_auxiliary)
         if not 0 < norms < math.inf:
             return None
-        return max(-1.0, min(1.0, self.ce_term / norms))
+        return max(-1.0, min(1.0, self.ce_auxiliary / norms))
 
 
 @dataclass(frozen=True)
 class GateDecision:
-    """What the gate saw on one mini-batch, and what follows."""
+    """The angle on one mini-batch, and the weights that follow from it."""
 
     angle: float | None
     """γ in degrees, 0 to 180; None where a gradient is zero (or not finite)."""
     keep: bool
-    """Whether the two agree well enough for the term's gradient to be used as it is."""
+    """Whether the two agree well enough for the auxiliary gradient to be used as it is."""
     inside: Weights
     """For the parameters of the scope."""
     outside: Weights
     """For all others."""
 
 
-class RunningTargets:
-    """GradVac's φ̂ for each place that has a gate: 0 at first, then φ̂ ← (1−β) φ̂ + β φ.
+class RunningTargets(dict[str, float]):
+    """GradVac's φ̂ by the name of what is compared: 0 at first, then φ̂ ← (1−β) φ̂ + β φ.
 
-    It is part of a training's state, as an optimiser's moments are.
+    They belong to the state of a training, as an optimiser's moments do.
     """
 
-    def __init__(self, beta: float = 0.01) -> None:
-        self._beta = beta
-        self._targets: dict[str, float] = {}
+    BETA = 0.01
 
-    def __getitem__(self, place: str) -> float:
-        return self._targets.get(place, 0.0)
+    def __missing__(self, name: str) -> float:
+        return 0.0
 
-    def follow(self, place: str, cosine: float | None) -> None:
-        """Move the place's target towards φ; an undefined one leaves it."""
+    def follow(self, name: str, cosine: float | None) -> None:
+        """Move the target towards φ; an undefined φ leaves it where it is."""
         if cosine is not None:
-            self._targets[place] = (1 - self._beta) * self[place] + self._beta * cosine
-
-    def state_dict(self) -> dict[str, float]:
-        return dict(self._targets)
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        self._targets = dict(state)
+            self[name] = (1 - self.BETA) * self[name] + self.BETA * cosine
 
 
 @torch.no_grad()
@@ -104,11 +96,11 @@ def inner_products(pairs: Sequence[tuple[Gradients, Gradients]]) -> list[InnerPr
     """
     if not pairs:
         return []
-    found = torch.stack([_inner_products(*pair) for pair in pairs])
-    return [InnerProducts(*products) for products in found.tolist()]
+    products = torch.stack([_inner_products(*pair) for pair in pairs])
+    return [InnerProducts(*row) for row in products.tolist()]
 
 
-def settle(
+def decide(
     products: InnerProducts,
     mode: str,
     ce_weight: float,
@@ -116,21 +108,15 @@ def settle(
     threshold: float = 90.0,
     target: float = 0.0,
 ) -> GateDecision:
-    """What a gate of this mode makes of two gradients, as the top of this module says.
+    """The decision of a gate of this mode, as described at the top of this module.
 
-    ce_weight, weight: those of CE and the term where the gate does not interfere. threshold: of
-    log_only and discard, degrees; exactly 90° is kept: there the sign of the inner product decides,
-    not an angle that was rounded. target: φ̂ of gradvac.
+    ce_weight, weight: w_ce and λ, which hold where the gate does not interfere. threshold: degrees,
+    for log_only and discard; exactly 90° is kept: there the sign of the inner product decides, not
+    an angle that was rounded. target: φ̂, for gradvac.
 
-    Without an angle there is nothing to object to, and the term is kept: a gradient that is zero,
-    or not finite, in which case the update shows it as it would without a gate.
-
-    Raises ValueError for an unknown mode or a threshold that is not in (0, 180].
+    Without an angle the auxiliary gradient is kept: a gradient is then zero, or not finite, and the
+    update shows that as it would without a gate.
     """
-    if mode not in ("log_only", "discard", "pcgrad", "gradvac"):
-        raise ValueError(f"mode is {mode!r}; choose from log_only, discard, pcgrad, gradvac")
-    if not 0 < threshold <= 180:
-        raise ValueError(f"threshold is {threshold}; it must be above 0 and at most 180 degrees")
     plain = Weights(ce_weight, weight)
     cosine = products.cosine
     if cosine is None:
@@ -138,7 +124,7 @@ def settle(
     if mode == "gradvac":
         lowest = target
     elif mode == "pcgrad" or threshold == 90:
-        lowest = 0.0  # cos(90°) is 6e-17 in floating point: it would object to orthogonal gradients
+        lowest = 0.0  # cos(90°) is 6e-17 in floating point: it would refuse orthogonal gradients
     else:
         lowest = math.cos(math.radians(threshold))
     keep = cosine >= lowest
@@ -155,36 +141,40 @@ def _added(products: InnerProducts, cosine: float, wanted: float) -> float:
 
     GradVac's formula; with `wanted` 0 it is PCGrad's.
     """
-    ratio = math.sqrt(products.term_term / products.ce_ce)
+    ratio = math.sqrt(products.auxiliary_auxiliary / products.ce_ce)
     return ratio * (wanted * math.sqrt((1 - cosine**2) / (1 - wanted**2)) - cosine)
 
 
 @torch.no_grad()
-def combine(g_ce: Gradients, g_term: Gradients, weights: Sequence[Weights]) -> list[Tensor | None]:
-    """The update's gradient: of each parameter ce · g_CE + term · g, by its weights.
+def combine(
+    g_ce: Gradients, g_auxiliary: Gradients, weights: Sequence[Weights]
+) -> list[Tensor | None]:
+    """The update's gradient of each parameter, ce · g_CE + auxiliary · g, by its weights.
 
     Each product is rounded before the sum, as the expression reads. A gradient of weight 0 is left
-    out, whatever it is, so that a discarded term leaves g_CE itself. None where no gradient is
-    left.
+    out, even one that is not finite, so that a discarded g leaves g_CE itself. None where no
+    gradient is left.
 
     The arguments are used up: their memory may hold the result.
 
     Raises ValueError if the sequences differ in length.
     """
-    if not len(g_ce) == len(g_term) == len(weights):
+    if not len(g_ce) == len(g_auxiliary) == len(weights):
         raise ValueError(
-            f"{len(g_ce)} CE gradients, {len(g_term)} of the term, {len(weights)} weights; "
+            f"{len(g_ce)} CE gradients, {len(g_auxiliary)} auxiliary ones, {len(weights)} weights; "
             "each parameter needs one of all"
         )
-    factors = [pair.ce for pair in weights] + [pair.term for pair in weights]
-    counted = [g if f else None for g, f in zip([*g_ce, *g_term], factors, strict=True)]
+    factors = [pair.ce for pair in weights] + [pair.auxiliary for pair in weights]
+    counted = [g if f else None for g, f in zip([*g_ce, *g_auxiliary], factors, strict=True)]
     gradients = _apart(counted)
-    _scale(gradients, factors)
-    ce, term = gradients[: len(g_ce)], gradients[len(g_ce) :]
-    both = [(t, c) for t, c in zip(term, ce, strict=True) if t is not None and c is not None]
+    scaled = [(g, f) for g, f in zip(gradients, factors, strict=True) if g is not None and f != 1]
+    if scaled:
+        torch._foreach_mul_([g for g, _ in scaled], [f for _, f in scaled])
+    pairs = list(zip(gradients[: len(g_ce)], gradients[len(g_ce) :], strict=True))
+    both = [(a, c) for c, a in pairs if c is not None and a is not None]
     if both:
-        torch._foreach_add_([t for t, _ in both], [c for _, c in both])
-    return [c if t is None else t for t, c in zip(term, ce, strict=True)]
+        torch._foreach_add_([a for a, _ in both], [c for _, c in both])
+    return [c if a is None else a for c, a in pairs]
 
 
 def _apart(gradients: Gradients) -> list[Tensor | None]:
@@ -202,12 +192,6 @@ def _apart(gradients: Gradients) -> list[Tensor | None]:
             taken.add(g.data_ptr())
         apart.append(g)
     return apart
-
-
-def _scale(gradients: Gradients, factors: Sequence[float]) -> None:
-    scaled = [(g, f) for g, f in zip(gradients, factors, strict=True) if g is not None and f != 1]
-    if scaled:
-        torch._foreach_mul_([g for g, _ in scaled], [f for _, f in scaled])
 
 
 def _inner_products(first: Gradients, second: Gradients) -> Tensor:
@@ -231,16 +215,11 @@ def _inner_products(first: Gradients, second: Gradients) -> Tensor:
 
 def _flat_pairs(first: Gradients, second: Gradients) -> Iterator[tuple[Tensor, Tensor]]:
     """The two gradients of each parameter as vectors; a None beside a gradient becomes zeros."""
-    for index, (a, b) in enumerate(zip(first, second, strict=True)):
-        present = a if a is not None else b
-        if present is None:
-            continue
-        if a is None or b is None:
-            zeros = present.new_zeros(()).expand(present.shape)
-            a, b = (zeros if g is None else g for g in (a, b))
-        if a.shape != b.shape:
-            raise ValueError(f"gradients {index} have shapes {tuple(a.shape)}, {tuple(b.shape)}")
-        yield a.flatten(), b.flatten()
+    for pair in zip(first, second, strict=True):
+        present = next((g for g in pair if g is not None), None)
+        if present is not None:
+            a, b = (torch.zeros_like(present) if g is None else g for g in pair)
+            yield a.flatten(), b.flatten()
 
 
 def _pieces(pairs: Iterable[tuple[Tensor, Tensor]], size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -250,14 +229,8 @@ def _pieces(pairs: Iterable[tuple[Tensor, Tensor]], size: int) -> Iterator[tuple
     for first, second in pairs:
         for a, b in zip(torch.split(first, size), torch.split(second, size), strict=True):
             if filled + len(a) > size:
-                yield _joined(waiting)
+                yield torch.cat([x for x, _ in waiting]), torch.cat([x for _, x in waiting])
                 waiting, filled = [], 0
             waiting.append((a, b))
             filled += len(a)
-    yield _joined(waiting)
-
-
-def _joined(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    if len(pairs) == 1:
-        return pairs[0]
-    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
+    yield torch.cat([x for x, _ in waiting]), torch.cat([x for _, x in waiting])

@@ -1,4 +1,4 @@
-"""What the losses over vectors of known class share: checks, precision, directions."""
+"""Common to the losses over vectors of known class: checks, precision, unit vectors."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext

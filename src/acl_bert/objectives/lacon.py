@@ -11,7 +11,7 @@ of class y_i, K label embeddings l_k, and s(a, b) = a·b / (||a|| ||b|| τ):
          −1/|P| Σ_{p∈P} Σ_{i: y_i=p} log [ exp s(l_p, h_i) / Σ_{j: y_j≠p} exp s(l_p, h_j) ]
     LER  the labels apart from each other: the mean over k ≠ k' of exp(1 + cos(l_k, l_k')) − 1
 
-and the loss is ICL + LCL + ω·LER. LCL is the paper's as it reads: its denominator has no positive,
+and the loss is ICL + LCL + ω·LER. LCL is as the paper prints it: its denominator has no positive,
 so that it may be negative, and it is a sum over the samples of a class, not a mean.
 
 This is the paper's LaCon-vanilla. Its projection of the first token is the model's (representation

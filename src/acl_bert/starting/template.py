@@ -34,7 +34,7 @@ MODULES = (
     "acl_bert.cli",
     "acl_bert.gpus",
     "acl_bert.runs.prune",
-    "acl_bert.training.jobs",
+    "acl_bert.training.obtain",
     "safetensors.numpy",
     "transformers.models.bert.modeling_bert",
     "transformers.tokenization_utils_tokenizers",

@@ -1,6 +1,4 @@
-"""Which rows meet in a batch, and how they reach the model."""
-
-from collections.abc import Iterator
+"""Batches: which rows are together in one, and their tensors on the device."""
 
 import numpy as np
 import torch
@@ -8,7 +6,7 @@ from torch import Tensor
 
 from acl_bert.data.tokens import Split
 
-POOL = 64  # batches' worth of rows among which lengths are matched: ample, and still random
+POOL = 64  # batches; lengths are matched among the rows of so many, which stays random enough
 
 
 def train_batches(
@@ -30,7 +28,7 @@ def train_batches(
 
 
 def evaluation_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """All rows in batches of similar length, the longest first: too little memory shows at once."""
+    """All rows in batches of similar length, the longest first: too little memory fails at once."""
     order = np.argsort(-lengths, kind="stable")
     return np.split(order, range(batch_size, len(order), batch_size))
 
@@ -43,12 +41,6 @@ def load_inputs(split: Split, rows: np.ndarray, device: torch.device) -> dict[st
 def load_batch(
     split: Split, rows: np.ndarray, device: torch.device
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """The inputs, and the labels, (batch,), on the device."""
+    """The model's inputs, and the labels, (batch,), on the device."""
     inputs = load_inputs(split, rows, device)
     return inputs, torch.from_numpy(split.targets[rows]).to(device)
-
-
-def updates(batches: list[np.ndarray], accumulated: int) -> Iterator[list[np.ndarray]]:
-    """The batches in groups of `accumulated`, one optimiser update each; the last may be short."""
-    for start in range(0, len(batches), accumulated):
-        yield batches[start : start + accumulated]

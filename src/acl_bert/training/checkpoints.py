@@ -1,4 +1,4 @@
-"""Where a training stands, kept in files, so that it can go on where it was cut short."""
+"""Checkpoints: the state of a training in a file, from which an interrupted one goes on."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -29,14 +30,14 @@ class Checkpoint:
     """Updates done."""
     tensors: dict[str, Tensor]
     values: dict[str, Any]
-    """What is JSON."""
+    """All that JSON can hold."""
 
 
 class Checkpoints:
     """The newest checkpoint of one training, in the file `path`, which is replaced as a whole.
 
-    Whose code made it need not be asked: the run's folder is that of one key and one code. `guard`
-    raises where this process may not write any more.
+    The run's folder belongs to one key and one code, so that a checkpoint in it always fits.
+    `guard` raises where this process may not write any more.
     """
 
     def __init__(self, path: Path, minutes: float, guard: Callable[[], None]) -> None:
@@ -53,12 +54,13 @@ class Checkpoints:
     def write(self, checkpoint: Checkpoint) -> None:
         """Raises OSError where it cannot be written; the one before it stays."""
         self._guard()
-        tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
+        tensors = {
+            name: x.detach().cpu().contiguous().numpy() for name, x in checkpoint.tensors.items()
+        }
         state = json.dumps(checkpoint.values, allow_nan=False)
-        metadata = {
-            "update": str(checkpoint.update), "state": state, "digest": _digest(tensors, state)
-        }  # fmt: skip
-        write_tensors(self._path, {name: x.numpy() for name, x in tensors.items()}, metadata)
+        digest = _digest(tensors, state)
+        metadata = {"update": str(checkpoint.update), "state": state, "digest": digest}
+        write_tensors(self._path, tensors, metadata)
         self._last = time.monotonic()
 
     def read(self) -> Checkpoint | None:
@@ -66,27 +68,28 @@ class Checkpoints:
         if not self._path.is_file():
             return None
         try:
-            with safe_open(self._path, "pt") as file:
+            with safe_open(self._path, "np") as file:
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            state = metadata.get("state", "")
+            if metadata.get("digest") != _digest(tensors, state):
+                raise OSError("its content is not what was written")
         except (OSError, SafetensorError) as error:
-            logger.warning("%s: a torn checkpoint (%s), left out", self._path, first_line(error))
+            reason = first_line(error)
+            logger.warning("%s: a damaged checkpoint (%s), left out", self._path, reason)
             return None
-        state = metadata.get("state", "")
-        if metadata.get("digest") != _digest(tensors, state):
-            logger.warning("%s: a damaged checkpoint, left out", self._path)
-            return None
-        return Checkpoint(int(metadata["update"]), tensors, json.loads(state))
+        as_tensors = {name: torch.from_numpy(x) for name, x in tensors.items()}
+        return Checkpoint(int(metadata["update"]), as_tensors, json.loads(state))
 
     def remove(self) -> None:
-        """Of a run that is finished; also what a kill left half written."""
+        """Remove it once the run is finished, with what a kill left half written."""
         for path in self._path.parent.glob(f"*{self._path.name}*"):
             path.unlink(missing_ok=True)
 
 
-def _digest(tensors: Mapping[str, Tensor], state: str) -> str:
+def _digest(tensors: Mapping[str, np.ndarray], state: str) -> str:
     digest = hashlib.sha256(state.encode())
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(tensors[name].tobytes())
     return digest.hexdigest()

@@ -7,8 +7,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,12 +19,14 @@ from acl_bert.objectives.gate import GateDecision
 from acl_bert.runs.files import HISTORY_COLUMNS
 from acl_bert.training.step import StepRecord
 
-# Each look at the numbers waits for the GPU, so there is one in ten updates, or in some seconds.
-LOOK = 10
+# Reading the numbers waits for the GPU, so they are read every tenth update, or after some seconds.
+UPDATES = 10
 SECONDS = 5.0
 
-# Of a gate's decision, what its summary needs: γ in degrees, and whether the two agreed.
-Seen = tuple[float | None, bool]
+# A gate's decision, as its summary needs it: the exit's layer, γ in degrees or NaN, and `keep`.
+Decision = tuple[int, float, bool]
+AT_H = 0
+"""Stands for the layer of what a gate over parameters would have decided over h."""
 
 
 class GrowingCsv:
@@ -51,21 +52,13 @@ class GrowingCsv:
             self._stream.flush()
 
     def synced_size(self) -> int:
-        """Bytes, all of them on the disk."""
+        """The file's size in bytes, all of which are on the disk."""
         if not self._stream.closed:
             with naming(self.path):
                 os.fsync(self._stream.fileno())
         return self.path.stat().st_size
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._stream.close()
 
 
@@ -75,66 +68,53 @@ class History(GrowingCsv):
     def __init__(self, path: Path, method: Method, keep: int = 0) -> None:
         super().__init__(path, HISTORY_COLUMNS, keep)
         self.step = 0
-        self._method = method
         self.tokens = 0
+        self._method = method
         self._waiting: list[tuple[int, int, Sequence[StepRecord], float, Tensor, int]] = []
-        self._looked = time.monotonic()
+        self._last_write = time.monotonic()
         self._epoch = 0
         self._losses: list[float] = []  # of the epoch
-        self._gates: dict[int, list[Seen]] = {}  # by exit layer
-        self._at_h: list[Seen] = []
+        self._decisions: list[Decision] = []
 
     def add(
         self, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor, tokens: int
     ) -> None:
+        """Add an update: a record per micro-batch, learning rate, gradient norm, tokens."""
         self.step += 1
         self.tokens += tokens
         self._waiting.append((self.step, epoch, records, rate, norm, tokens))
-        if len(self._waiting) >= LOOK or time.monotonic() - self._looked > SECONDS:
-            self._look()
+        if len(self._waiting) >= UPDATES or time.monotonic() - self._last_write > SECONDS:
+            self._write_waiting()
 
     def epoch_loss(self) -> float:
-        """The mean loss over the updates of the epoch under way."""
-        self._look()
+        """The mean loss over the updates of the current epoch."""
+        self._write_waiting()
         return statistics.fmean(self._losses)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The losses of the epoch under way, and all that the gate saw."""
-        self._look()
-        tensors = {"losses": torch.tensor(self._losses, dtype=torch.float64)}
-        for name, seen in (*self._gates.items(), ("at_h", self._at_h)):
-            if seen:
-                angles = [math.nan if angle is None else angle for angle, _ in seen]
-                tensors[f"angle.{name}"] = torch.tensor(angles, dtype=torch.float64)
-                tensors[f"keep.{name}"] = torch.tensor([keep for _, keep in seen])
-        return tensors
+        """For a checkpoint: the losses of the current epoch, and all decisions of the gate."""
+        self._write_waiting()
+        decisions = torch.tensor(self._decisions, dtype=torch.float64).reshape(-1, 3)
+        return {"losses": torch.tensor(self._losses, dtype=torch.float64), "decisions": decisions}
 
     def values(self) -> dict[str, Any]:
         return {"step": self.step, "tokens": self.tokens, "epoch": self._epoch}
 
     def load(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """What the two above gave."""
-        self.step, self.tokens = values["step"], values["tokens"]
-        self._epoch, self._losses = values["epoch"], tensors["losses"].tolist()
-        for name in (key.removeprefix("angle.") for key in tensors if key.startswith("angle.")):
-            angles, keep = tensors[f"angle.{name}"].tolist(), tensors[f"keep.{name}"].tolist()
-            seen = [
-                (None if math.isnan(angle) else angle, kept)
-                for angle, kept in zip(angles, keep, strict=True)
-            ]
-            if name == "at_h":
-                self._at_h = seen
-            else:
-                self._gates[int(name)] = seen
+        """Go on from what `tensors` and `values` returned."""
+        self.step, self.tokens, self._epoch = values["step"], values["tokens"], values["epoch"]
+        self._losses = tensors["losses"].tolist()
+        rows = tensors["decisions"].tolist()
+        self._decisions = [(int(layer), angle, bool(keep)) for layer, angle, keep in rows]
 
-    def _look(self) -> None:
-        """Write what waits. Raises TrainingError where it is not finite."""
-        if not self._waiting:
+    def _write_waiting(self) -> None:
+        """Raises TrainingError where a loss or a gradient norm is not finite."""
+        if not self._waiting:  # so always once the file is closed
             return
         rows = [self._row(*row) for row in self._waiting]
         self.write(rows)
         self._waiting.clear()
-        self._looked = time.monotonic()
+        self._last_write = time.monotonic()
         for step, _, loss, *_, norm, _ in rows:
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise TrainingError(
@@ -146,66 +126,65 @@ class History(GrowingCsv):
         self, step: int, epoch: int, records: Sequence[StepRecord], rate: float, norm: Tensor,
         tokens: int,
     ) -> list[Any]:  # fmt: skip
-        gates: list[GateDecision] = []
-        for record in records:
-            gates += record.gates.values()
-            for layer, decision in record.gates.items():
-                self._gates.setdefault(layer, []).append((decision.angle, decision.keep))
-        at_h = [record.at_h for record in records if record.at_h is not None]
-        self._at_h += [(decision.angle, decision.keep) for decision in at_h]
+        gates = [pair for record in records for pair in record.gates.items()]
+        at_h = [(AT_H, record.at_h) for record in records if record.at_h is not None]
+        self._decisions += [
+            (layer, math.nan if gate.angle is None else gate.angle, gate.keep)
+            for layer, gate in (*gates, *at_h)
+        ]
         loss = _mean(record.loss for record in records)
         if epoch != self._epoch:
             self._epoch, self._losses = epoch, []
         self._losses.append(loss)
-        term = _mean(record.term for record in records if record.term is not None)
-        contrastive = self._method.contrastive != "none"
-        observed = self._method.gate.mode == "log_only"
+        auxiliary = _mean(record.auxiliary for record in records if record.auxiliary is not None)
+        is_contrastive = self._method.contrastive != "none"
+        only_logs = self._method.gate.mode == "log_only"
         return [
             step,
             epoch,
             loss,
             _mean(record.ce for record in records),
-            term if contrastive else "",
-            "" if contrastive else term,
-            _mean(gate.angle for gate in gates if gate.angle is not None),
-            _mean(gate.angle for gate in at_h if gate.angle is not None),
-            _mean(int(gate.keep or observed) for gate in gates),
+            auxiliary if is_contrastive else "",
+            "" if is_contrastive else auxiliary,
+            _mean_angle(gates),
+            _mean_angle(at_h),
+            _mean(int(gate.keep or only_logs) for _, gate in gates),
             rate,
             float(norm),
             tokens,
         ]
 
     def gate_summary(self) -> dict[str, Any] | None:
-        """What the gate saw and did over the run, batch by batch; None without one.
+        """The decisions of the gate over the run, counted batch by batch; None without a gate.
 
-        `discarded` and `changed` count the batches whose term was dropped, or had its gradient
-        changed. Where each exit decides for itself, `exits` has the same by layer; where the
-        parameters decide, `at_h` has what h says, and how many decisions would be `different`.
+        `discarded` and `changed` count the batches whose auxiliary loss was dropped, or had its
+        gradient changed. Where each exit decides for itself, `exits` has the same by layer; where
+        the parameters decide, `at_h` is the summary over h, and `different` counts the decisions
+        that would have been others there.
         """
-        if not self._gates:
+        by_layer: dict[int, list[Decision]] = {}
+        for decision in self._decisions:
+            by_layer.setdefault(decision[0], []).append(decision)
+        at_h = by_layer.pop(AT_H, None)
+        if not by_layer:
             return None
-        every = [seen for decisions in self._gates.values() for seen in decisions]
-        summary = self._method.gate.model_dump() | self._summary(every)
-        if self._method.is_multi_exit and self._method.gate.scope == "representation":
-            summary["exits"] = {
-                str(layer): self._summary(decisions) for layer, decisions in self._gates.items()
-            }
-        if self._at_h:
-            (decisions,) = self._gates.values()
-            pairs = zip(decisions, self._at_h, strict=True)
-            summary["at_h"] = self._summary(self._at_h) | {
-                "discarded": 0,
-                "changed": 0,
-                "different": sum(kept != other for (_, kept), (_, other) in pairs),
-            }
+        gate = self._method.gate
+        every = [decision for decisions in by_layer.values() for decision in decisions]
+        summary = gate.model_dump() | self._summary(every)
+        if self._method.is_multi_exit and gate.scope == "representation":
+            summary["exits"] = {str(layer): self._summary(by_layer[layer]) for layer in by_layer}
+        if at_h:
+            different = sum(a[2] != b[2] for a, b in zip(every, at_h, strict=True))
+            counts = {"discarded": 0, "changed": 0, "different": different}
+            summary["at_h"] = self._summary(at_h) | counts
         return summary
 
-    def _summary(self, gates: Sequence[Seen]) -> dict[str, Any]:
-        angles = [angle for angle, _ in gates if angle is not None]
+    def _summary(self, decisions: Sequence[Decision]) -> dict[str, Any]:
+        angles = [angle for _, angle, _ in decisions if not math.isnan(angle)]
         gate = self._method.gate
-        opposed = sum(not keep for _, keep in gates)
+        opposed = sum(not keep for _, _, keep in decisions)
         return {
-            "decisions": len(gates),
+            "decisions": len(decisions),
             "angles": len(angles),
             "above_threshold": sum(angle > gate.threshold for angle in angles),
             "discarded": opposed if gate.mode == "discard" else 0,
@@ -215,8 +194,12 @@ class History(GrowingCsv):
         }
 
 
+def _mean_angle(gates: Iterable[tuple[int, GateDecision]]) -> Any:
+    return _mean(gate.angle for _, gate in gates if gate.angle is not None)
+
+
 def _mean(values: Iterable[float | Tensor]) -> Any:
-    """The mean, a whole number where all are; an empty cell where there are none."""
+    """The mean; the number itself where there is one, an empty cell where there is none."""
     numbers = [x if isinstance(x, int) else float(x) for x in values]
     if not numbers:
         return ""

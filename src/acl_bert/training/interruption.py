@@ -1,4 +1,4 @@
-"""Being told to stop: noted at once, obeyed where a checkpoint can be written."""
+"""Signals to stop: noted at once, obeyed where a checkpoint can be written."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def interruptible() -> Iterator[Callable[[], None]]:
     """Note SIGTERM and SIGINT in the block. A second SIGINT has its usual effect.
 
-    Not so a second SIGTERM: SLURM sends it again at the limit that it warned of, and a process may
-    get the same one from SLURM and from Snakemake above it. Who cannot wait has SIGKILL.
+    A second SIGTERM has no effect: SLURM sends it again at the limit that it warned of, and a
+    process may get the same one from SLURM and from Snakemake above it. SIGKILL ends it at once.
 
-    Yields a function that raises Interrupted where one was noted. To be entered in the main thread,
-    as Python's signal handlers are.
+    Yields a function that raises Interrupted where a signal was noted. Python sets signal handlers
+    in the main thread only.
     """
     noted: list[int] = []
 

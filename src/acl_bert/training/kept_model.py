@@ -1,4 +1,4 @@
-"""A kept model: weights, tokenizer and model card in one folder, as transformers' own."""
+"""A kept model: weights, tokenizer and model card in one folder, as transformers saves them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,17 +27,17 @@ def save_model(
     tokenizer = load_tokenizer(resolve_path(encoder.path), encoder.revision)
     tokenizer.model_max_length = settings.training.max_length
     tokenizer.save_pretrained(folder)
-    card = model_card(settings, encoder, task, exits)
+    card = _model_card(settings, encoder, task, exits)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def model_card(
+def _model_card(
     settings: RunSettings,
     encoder: Encoder,
     task: Mapping[str, Any],
     exits: Mapping[str, Mapping[str, float]],
 ) -> str:
-    """The text of a kept model's README.md, with the hub's metadata on top."""
+    """The text of README.md, with the hub's metadata on top."""
     from huggingface_hub import EvalResult, ModelCardData
 
     method, training = settings.method, settings.training
@@ -55,10 +55,12 @@ def model_card(
         ]
         or None,
     )
-    names = list(last)
     marks = [task["stand_in"]] if task["stand_in"] else []
     marks += ["a subset of the rows"] if task["subset"] else []
-    lines = [
+    rows = [["exit at layer", *last], ["---:"] * (1 + len(last))]
+    rows += [[layer, *(f"{x:.4f}" for x in scores.values())] for layer, scores in exits.items()]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    paragraphs = [
         f"---\n{metadata.to_yaml()}\n---",
         f"# {task['title']}: {method.title} on {settings.encoder}",
         f"Fine-tuned from `{encoder.path}`"
@@ -68,18 +70,7 @@ def model_card(
         f"{training.learning_rate:g}, at most {training.max_length} tokens. Labels: "
         f"{', '.join(map(str, task['labels']))}.",
         f"## Dev{' (' + '; '.join(marks) + ')' if marks else ''}",
-        "\n".join(
-            [
-                "| exit at layer | " + " | ".join(names) + " |",
-                "| ---: |" + " ---: |" * len(names),
-                *(
-                    f"| {layer} | " + " | ".join(f"{scores[name]:.4f}" for name in names) + " |"
-                    for layer, scores in exits.items()
-                ),
-            ]
-        )
-        if names
-        else "Not scored.",
+        table,
         "## Use",
         "```python\n"
         "import acl_bert.model  # makes the model's type known to transformers\n"
@@ -89,8 +80,8 @@ def model_card(
         "```",
     ]
     if method.is_multi_exit:
-        lines.append(
+        paragraphs.append(
             "`model(**inputs).logits` is (batch, exits, classes): one answer a layer. "
             "`python -m acl_bert predict` answers at the first exit that is sure enough."
         )
-    return "\n\n".join(lines) + "\n"
+    return "\n\n".join(paragraphs) + "\n"

@@ -1,6 +1,7 @@
 """The training loop: from a pre-trained encoder to the best epoch's model."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +16,13 @@ from acl_bert.data.tokens import Split, TokenStore
 from acl_bert.errors import Interrupted
 from acl_bert.evaluation.metrics import exit_scores, mean_over_exits
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.objectives.gate import RunningTargets
 from acl_bert.runs.files import EPOCHS, HISTORY, epoch_columns
-from acl_bert.training.batches import (
-    evaluation_batches,
-    load_batch,
-    load_inputs,
-    train_batches,
-    updates,
-)
+from acl_bert.training.batches import evaluation_batches, load_batch, load_inputs, train_batches
 from acl_bert.training.checkpoints import Checkpoints
 from acl_bert.training.history import GrowingCsv, History
 from acl_bert.training.optimiser import Optimiser
-from acl_bert.training.regimes import Plan
-from acl_bert.training.state import Best, TrainingState, has_its_files, kept_length
+from acl_bert.training.regimes import ExitSchedule
+from acl_bert.training.state import Best, TrainingState
 from acl_bert.training.step import training_step
 from acl_bert.training.stopwatch import Stopwatch
 from acl_bert.training.teacher import Teacher
@@ -38,7 +32,7 @@ def train(
     model: EncoderClassifier,
     settings: RunSettings,
     tokens: TokenStore,
-    plan: Plan,
+    schedule: ExitSchedule,
     teacher: Teacher | None,
     folder: Path,
     checkpoints: Checkpoints,
@@ -48,7 +42,7 @@ def train(
 ) -> TrainingState:
     """Train `model` in place, ending with the weights of the best epoch.
 
-    `plan` says which exits learn at each update; `teacher` is there where the method reads one.
+    `schedule` says which exits learn at each update; `teacher` is there where the method reads one.
     history.csv and epochs.csv grow in `folder`; `report` gets a line an epoch, a terminal a
     progress bar. The batches depend on the seed alone, so that all methods of a seed see the same
     ones. Goes on from the checkpoint, and writes one at every interval.
@@ -59,26 +53,21 @@ def train(
     rows, selection = tokens.split("train"), tokens.split(training.selection_split)
     numbers = sample(rows.targets, settings.train_rows, settings.task)
     total = training.updates_of(len(numbers))
-    plan.freeze(model)
+    schedule.freeze(model)
     checkpoint = checkpoints.read()
-    if checkpoint and not has_its_files(checkpoint, folder):
-        checkpoint = None
-    history_path, epochs_path = folder / HISTORY, folder / EPOCHS
+    sizes: dict[str, int] = checkpoint.values["files"] if checkpoint else {}
+    if any(not (path := folder / name).is_file() or path.stat().st_size < size
+           for name, size in sizes.items()):  # fmt: skip
+        checkpoint, sizes = None, {}  # the files that grew beside it have lost rows
     columns = epoch_columns(tokens.task["metrics"])
 
     with (
-        History(history_path, method, kept_length(checkpoint, history_path)) as history,
-        GrowingCsv(epochs_path, columns, kept_length(checkpoint, epochs_path)) as epochs,
+        closing(History(folder / HISTORY, method, sizes.get(HISTORY, 0))) as history,
+        closing(GrowingCsv(folder / EPOCHS, columns, sizes.get(EPOCHS, 0))) as epochs,
     ):
-        state = TrainingState(
-            model,
-            Optimiser(model, training, total),
-            np.random.default_rng(settings.seed),
-            RunningTargets(),
-            history,
-            epochs,
-            seconds,
-        )
+        optimiser = Optimiser(model, training, total)
+        generator = np.random.default_rng(settings.seed)
+        state = TrainingState(model, optimiser, generator, history, epochs, seconds)
         if checkpoint:
             state.load(checkpoint)
             report(f"goes on after update {history.step} of {total}, epoch {state.epoch}")
@@ -87,15 +76,15 @@ def train(
             with tqdm(total=total, initial=history.step, unit="update", disable=None) as bar:
                 while state.epoch <= training.epochs:
                     with seconds("train"):
-                        plan.train_mode(model)
-                        for group in _groups(state, rows, numbers, training):
-                            _update(state, group, rows, method, plan, teacher, training)
+                        schedule.train_mode(model)
+                        for micro_batches in _remaining_updates(state, rows, numbers, training):
+                            _update(state, micro_batches, rows, method, schedule, teacher, training)
                             bar.update()
                             if checkpoints.due:
                                 checkpoints.write(state.checkpoint())
                             check()
                     with seconds("selection"):
-                        logits = predict(model, selection, training, check)
+                        logits = compute_logits(model, selection, training, check)
                     _close_epoch(state, logits, selection, settings, tokens, report)
         except Interrupted:
             checkpoints.write(state.checkpoint())
@@ -106,47 +95,43 @@ def train(
     return state
 
 
-def _groups(
+def _remaining_updates(
     state: TrainingState, rows: Split, numbers: np.ndarray, training: Training
 ) -> list[list[np.ndarray]]:
-    """The epoch's updates that are to come, each its micro-batches of row numbers."""
+    """The epoch's updates that are to come, each with the row numbers of its micro-batches.
+
+    The epoch's last update may have fewer micro-batches.
+    """
     state.begin_epoch()
-    grouped = training.group_by_length
-    lengths = rows.lengths[numbers]
-    places = train_batches(lengths, training.batch_size, grouped, state.generator)
-    batches = [numbers[batch] for batch in places]
-    return list(updates(batches, training.gradient_accumulation_steps))[state.updates :]
+    lengths, generator = rows.lengths[numbers], state.generator
+    batches = train_batches(lengths, training.batch_size, training.group_by_length, generator)
+    accumulated = training.gradient_accumulation_steps
+    updates = [
+        [numbers[batch] for batch in batches[start : start + accumulated]]
+        for start in range(0, len(batches), accumulated)
+    ]
+    return updates[state.updates :]
 
 
 def _update(
     state: TrainingState,
-    group: list[np.ndarray],
+    micro_batches: list[np.ndarray],
     rows: Split,
     method: Method,
-    plan: Plan,
+    schedule: ExitSchedule,
     teacher: Teacher | None,
     training: Training,
 ) -> None:
-    """One update of the optimiser from a group of micro-batches."""
-    losses = plan.losses(state.history.step)
+    """One update of the optimiser from its micro-batches."""
+    exit_losses = schedule.losses(state.history.step)
     records = []
-    for batch in group:
+    for batch in micro_batches:
         inputs, labels = load_batch(rows, batch, state.model.device)
-        records.append(
-            training_step(
-                state.model,
-                inputs,
-                labels,
-                method,
-                losses,
-                teacher(batch) if teacher else None,
-                training.precision,
-                1 / len(group),
-                state.targets,
-            )
-        )
+        items = teacher(batch) if teacher else None
+        options = (items, training.precision, 1 / len(micro_batches), state.targets)
+        records.append(training_step(state.model, inputs, labels, method, exit_losses, *options))
     rate, norm = state.optimiser.learning_rate, state.optimiser.update()
-    count = sum(int(rows.lengths[batch].sum()) for batch in group)
+    count = sum(int(rows.lengths[batch].sum()) for batch in micro_batches)
     state.history.add(state.epoch, records, rate, norm, count)
     state.updates += 1
 
@@ -170,7 +155,7 @@ def _close_epoch(
         f"selection {settings.selection_metric} {value:.4f}"
     )
     if state.best is None or value > state.best.value:
-        state.best = Best(state.epoch, value)
+        state.best = Best(value, state.epoch)
         state.best_weights = {}
         if state.epoch < epochs:
             weights = state.model.state_dict()
@@ -179,7 +164,7 @@ def _close_epoch(
 
 
 @torch.inference_mode()
-def predict(
+def compute_logits(
     model: EncoderClassifier,
     rows: Split,
     training: Training,

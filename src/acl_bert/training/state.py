@@ -1,7 +1,6 @@
-"""Where a training is, and everything that changes on the way."""
+"""The state of a training: everything that changes on the way."""
 
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,33 +14,30 @@ from acl_bert.training.history import GrowingCsv, History
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.stopwatch import Stopwatch
 
-# The parts of a checkpoint's tensors, by prefix.
-MODEL, BEST, OPTIMISER, HISTORY, RANDOM = "model.", "best.", "optimiser.", "history.", "random."
-
 
 @dataclass(frozen=True)
 class Best:
-    """The epoch that the selection split prefers; the first of equals."""
+    """The epoch with the highest score on the selection split; the first of equals."""
 
-    epoch: int
     value: float
+    epoch: int
 
 
 @dataclass
 class TrainingState:
-    """A training under way. Its checkpoint, loaded into a fresh one, goes on with the same bits."""
+    """A training in progress. Its checkpoint, loaded into a fresh one, goes on bit for bit."""
 
     model: EncoderClassifier
     optimiser: Optimiser
     generator: np.random.Generator
     """Draws each epoch's batches."""
-    targets: RunningTargets
     history: History
     epochs: GrowingCsv
     seconds: Stopwatch
 
+    targets: RunningTargets = field(default_factory=RunningTargets)
     epoch: int = 1
-    """Under way; beyond the last when all are done."""
+    """The current one; beyond the last when all are done."""
     updates: int = 0
     """Done in this epoch."""
     order: dict[str, Any] = field(default_factory=dict)
@@ -63,16 +59,12 @@ class TrainingState:
         random = {"cpu": torch.get_rng_state()}
         if device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(device)
-        tensors = {
-            prefix + name: tensor
-            for prefix, part in (
-                (MODEL, self.model.state_dict()),
-                (BEST, self.best_weights),
-                (OPTIMISER, self.optimiser.tensors()),
-                (HISTORY, self.history.tensors()),
-                (RANDOM, random),
-            )
-            for name, tensor in part.items()
+        groups = {
+            "model": self.model.state_dict(),
+            "best": self.best_weights,
+            "optimiser": self.optimiser.tensors(),
+            "history": self.history.tensors(),
+            "random": random,
         }
         values = {
             "epoch": self.epoch,
@@ -80,45 +72,33 @@ class TrainingState:
             "order": self.order,
             "best": asdict(self.best) if self.best else None,
             "schedule": self.optimiser.schedule_state(),
-            "targets": self.targets.state_dict(),
+            "targets": dict(self.targets),
             "history": self.history.values(),
             "files": {file.path.name: file.synced_size() for file in (self.history, self.epochs)},
             "seconds": self.seconds.state(),
             "interruptions": self.interruptions,
         }
+        tensors = {f"{group}.{name}": x for group in groups for name, x in groups[group].items()}
         return Checkpoint(self.history.step, tensors, values)
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from there; the two files were opened at the length that it names."""
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, tensor in checkpoint.tensors.items():
-            prefix, rest = name.split(".", 1)
-            parts.setdefault(f"{prefix}.", {})[rest] = tensor
-        values = checkpoint.values
+        groups: dict[str, dict[str, Tensor]] = {"best": {}, "optimiser": {}}
+        for key, tensor in checkpoint.tensors.items():
+            group, name = key.split(".", 1)
+            groups.setdefault(group, {})[name] = tensor
+        values, random = checkpoint.values, groups["random"]
         device = self.model.device
-        self.model.load_state_dict(parts[MODEL])
-        self.best_weights = {name: x.to(device) for name, x in parts.get(BEST, {}).items()}
-        self.optimiser.load(parts.get(OPTIMISER, {}), values["schedule"])
-        self.history.load(parts.get(HISTORY, {}), values["history"])
-        torch.set_rng_state(parts[RANDOM]["cpu"])
-        if "cuda" in parts[RANDOM]:
-            torch.cuda.set_rng_state(parts[RANDOM]["cuda"], device)
-        self.targets.load_state_dict(values["targets"])
+        self.model.load_state_dict(groups["model"])
+        self.best_weights = {name: x.to(device) for name, x in groups["best"].items()}
+        self.optimiser.load(groups["optimiser"], values["schedule"])
+        self.history.load(groups["history"], values["history"])
+        torch.set_rng_state(random["cpu"])
+        if "cuda" in random:
+            torch.cuda.set_rng_state(random["cuda"], device)
+        self.targets = RunningTargets(values["targets"])
         self.epoch, self.updates, self.order = values["epoch"], values["updates"], values["order"]
         self.generator.bit_generator.state = self.order
         self.best = Best(**values["best"]) if values["best"] else None
         self.seconds.go_on(values["seconds"])
         self.interruptions = values["interruptions"] + 1
-
-
-def kept_length(checkpoint: Checkpoint | None, path: Path) -> int:
-    """How many bytes of a growing file are the checkpoint's; none without one."""
-    return int(checkpoint.values["files"][path.name]) if checkpoint else 0
-
-
-def has_its_files(checkpoint: Checkpoint, folder: Path) -> bool:
-    """Whether the files that grew beside it are still as long as they were."""
-    return all(
-        (folder / name).is_file() and (folder / name).stat().st_size >= size
-        for name, size in checkpoint.values["files"].items()
-    )

@@ -1,4 +1,4 @@
-"""When a run began, and where its time goes."""
+"""When a run began, and how much time its phases take."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ def now() -> str:
 
 
 class Stopwatch:
-    """Wall-clock seconds by part of a run; a part that comes again adds up."""
+    """Wall-clock seconds by phase of a run; a phase that comes again adds up."""
 
     def __init__(self) -> None:
         self.started = now()
@@ -22,8 +22,8 @@ class Stopwatch:
         self._running: tuple[str, float] | None = None
 
     @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        self._running = (part, time.perf_counter())
+    def __call__(self, phase: str) -> Iterator[None]:
+        self._running = (phase, time.perf_counter())
         try:
             yield
         finally:
@@ -31,22 +31,22 @@ class Stopwatch:
 
     @property
     def taken(self) -> dict[str, float]:
-        """By part, the one that runs included."""
+        """By phase, the running one included."""
         if self._running is None:
             return dict(self._taken)
-        part, start = self._running
-        return self._taken | {part: self._taken.get(part, 0.0) + time.perf_counter() - start}
+        phase, start = self._running
+        return self._taken | {phase: self._taken.get(phase, 0.0) + time.perf_counter() - start}
 
     def state(self) -> dict[str, Any]:
         return {"started": self.started, "taken": self.taken}
 
     def go_on(self, state: dict[str, Any]) -> None:
-        """After what an earlier process of the run took: its `state`."""
+        """Add what an earlier process of the run took: its `state`."""
         self.started = state["started"]
-        for part, seconds in state["taken"].items():
-            self._taken[part] = self._taken.get(part, 0.0) + seconds
+        for phase, seconds in state["taken"].items():
+            self._taken[phase] = self._taken.get(phase, 0.0) + seconds
 
     def rounded(self) -> dict[str, float]:
-        """The parts and their sum, in milliseconds' resolution."""
-        parts = self.taken | {"total": sum(self.taken.values())}
-        return {part: round(seconds, 3) for part, seconds in parts.items()}
+        """The phases and their sum, `total`, to the millisecond."""
+        seconds = self.taken | {"total": sum(self.taken.values())}
+        return {phase: round(taken, 3) for phase, taken in seconds.items()}

@@ -1,8 +1,8 @@
-"""What a teacher makes of its training rows: computed once, read by every student's steps."""
+"""A teacher's outputs over its training rows: computed once, read by every student's steps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +19,8 @@ from acl_bert.model.classifier import EncoderClassifier
 from acl_bert.training.batches import evaluation_batches, load_inputs
 
 
-@dataclass(frozen=True)
-class TeacherItems:
-    """The teacher exit's side of a batch."""
+class TeacherItems(NamedTuple):
+    """The outputs of the teacher's exit for a batch of rows."""
 
     representations: Tensor
     """h^M, (batch, hidden)."""
@@ -37,7 +36,7 @@ Teacher = Callable[[np.ndarray], TeacherItems]
 
 @torch.no_grad()
 def teacher_items(model: EncoderClassifier, inputs: dict[str, Tensor]) -> TeacherItems:
-    """What a teacher, in evaluation mode, makes of a batch at its last exit."""
+    """The outputs of a teacher's last exit for a batch; `model` is in evaluation mode."""
     h = model.represent(**inputs)[-1]
     head = model.heads[-1]
     return TeacherItems(h, head.classify(h), head.label_embeddings.detach())
@@ -48,49 +47,48 @@ def write_teacher_outputs(
 ) -> None:
     """Write the teacher's representations, logits and label embeddings over train to `path`.
 
-    `training`: settled; its batch size, precision, device and threads are used. Raises InputError
+    `training`: resolved; its batch size, precision, device and threads are used. Raises InputError
     where the folder holds no model.
     """
     torch.set_num_threads(training.threads)
     model = load_model(model_folder).to(training.device)  # type: ignore[arg-type]
     rows = tokens.split("train")
-    parts: dict[str, np.ndarray] = {}
+    label_embeddings = model.heads[-1].label_embeddings.detach().cpu().numpy()
+    classes, hidden = label_embeddings.shape
+    outputs = {
+        "representations": np.empty((len(rows), hidden), np.float32),
+        "logits": np.empty((len(rows), classes), np.float32),
+    }
     for batch in evaluation_batches(rows.lengths, 2 * training.batch_size):
         inputs = load_inputs(rows, batch, model.device)
         bf16 = training.precision == "bf16"
         with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             items = teacher_items(model, inputs)
-        for name, some in (("representations", items.representations), ("logits", items.logits)):
-            values = some.float().cpu().numpy()
-            parts.setdefault(name, np.empty((len(rows), values.shape[1]), np.float32))[batch] = (
-                values
-            )
-    parts["label_embeddings"] = model.heads[-1].label_embeddings.detach().cpu().contiguous().numpy()
-    write_tensors(path, parts)
+        for name, array in outputs.items():
+            array[batch] = getattr(items, name).float().cpu().numpy()
+    write_tensors(path, outputs | {"label_embeddings": label_embeddings})
 
 
-class CachedTeacher:
-    """A `Teacher` that looks its items up, in memory: those of all training rows."""
+def read_teacher_outputs(path: Path, device: torch.device) -> Teacher:
+    """A teacher that looks up what `write_teacher_outputs` wrote, which it holds in memory.
 
-    def __init__(self, every_row: TeacherItems, device: torch.device) -> None:
-        self._every = every_row
-        self._label_embeddings = every_row.label_embeddings.to(device)
-        self._device = device
-
-    def __call__(self, rows: np.ndarray) -> TeacherItems:
-        chosen = torch.from_numpy(rows)
-        return TeacherItems(
-            self._every.representations[chosen].to(self._device),
-            self._every.logits[chosen].to(self._device),
-            self._label_embeddings,
-        )
-
-
-def read_teacher_outputs(path: Path, device: torch.device) -> CachedTeacher:
-    """What `write_teacher_outputs` wrote. Raises InputError where the file cannot be read."""
+    Raises InputError where the file cannot be read.
+    """
     try:
-        return CachedTeacher(TeacherItems(**load_file(path)), device)
+        return cached_teacher(TeacherItems(**load_file(path)), device)
     except (OSError, SafetensorError, TypeError) as error:
         raise InputError(
             f"{path}: cannot be read ({first_line(error)}); remove it: it is made again"
         ) from error
+
+
+def cached_teacher(all_rows: TeacherItems, device: torch.device) -> Teacher:
+    """A teacher that looks its items up in those of all training rows."""
+    label_embeddings = all_rows.label_embeddings.to(device)
+
+    def look_up(rows: np.ndarray) -> TeacherItems:
+        chosen = torch.from_numpy(rows)
+        h, logits = all_rows.representations[chosen], all_rows.logits[chosen]
+        return TeacherItems(h.to(device), logits.to(device), label_embeddings)
+
+    return look_up
