@@ -20,18 +20,19 @@ include: "workflow/rules/targets.smk"
 # and has what it reads of it in its parameters. No rule makes it, since Snakemake does not compare
 # the parameters of a job while the job before it runs, be it joined through ancient() only.
 onstart:
-    check_disk()
-    fetch_encoders()
+    with explained():
+        JOBS.before_start(runs_to_train())
     write_study(STUDY, STUDY_FILE)
-    start_tracker()
+    if STUDY.tracking.enabled:
+        TRACKER.start()
 
 
 onsuccess:
-    end_tracker()
+    TRACKER.end()
 
 
 onerror:
-    end_tracker()
+    TRACKER.end()
 
 
 rule all:

@@ -12,15 +12,13 @@ rule prepare:
         directory(DATA),
     log:
         f"{STUDY_DIR}/logs/prepare/{{task}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/prepare/{{task}}.tsv"
     priority: 2
     localrule: True
     conda:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        settings=data_settings,
+        settings=JOBS.data_settings,
     shell:
         "python -m acl_bert prepare"
         " --config {params.config:q}"
@@ -36,15 +34,13 @@ rule tokenise:
         directory(TOKENS),
     log:
         f"{STUDY_DIR}/logs/tokenise/{{task}}.{{encoder}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/tokenise/{{task}}.{{encoder}}.tsv"
     priority: 1
     localrule: True
     conda:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        settings=tokens_settings,
+        settings=JOBS.tokens_settings,
     shell:
         "python -m acl_bert tokenise"
         " --config {params.config:q}"
