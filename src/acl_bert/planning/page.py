@@ -162,11 +162,13 @@ def _hours(planned: Planned) -> str:
 
 def _disk(use: DiskUse) -> str:
     enough = "enough" if use.needed <= use.free else "NOT ENOUGH, a start will be refused"
-    largest = sorted(use.bytes.items(), key=lambda item: -item[1])
-    return (
-        f"Disk: {in_bytes(use.needed)} more at most, {in_bytes(use.free)} free: {enough}\n"
-        f"  {use.folder}\n"
-        f"  {' · '.join(f'{name} {in_bytes(size)}' for name, size in largest)}"
+    kinds = sorted(use.bytes.items(), key=lambda item: -item[1])
+    return "\n".join(
+        [
+            f"Disk: {in_bytes(use.needed)} more at most, {in_bytes(use.free)} free: {enough}",
+            f"  in {use.folder}",
+            *(f"  {in_bytes(size):>8}  {kind}" for kind, size in kinds),
+        ]
     )
 
 
