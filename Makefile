@@ -43,11 +43,16 @@ SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) $(LIMITS) $(
 
 help: ## show this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo
-	@echo "  CONFIG=…      the study's file ($(CONFIG))      PROFILE=…   local, slurm or cluster-generic"
-	@echo "  GLUE_DIR=…    GLUE's TSV files instead of the hub       JOBS=…      cores; on a cluster jobs in the queue"
-	@echo "  HARDWARE=…    the GPU to plan for, such as H100         GPU_SLOTS=… runs on GPUs at a time (one per GPU)"
-	@echo "  HOST=… PORT=… of make ui     KILLS=… of make soak       PYTHON=… TORCH=… TORCH_INDEX=… at installation"
+	@printf '  %-14s %s\n' '' '' \
+	  'CONFIG=FILE' 'the study ($(CONFIG))' \
+	  'GLUE_DIR=DIR' "GLUE's TSV files, in place of the study's source" \
+	  'PROFILE=NAME' 'where jobs run: local, slurm, cluster-generic ($(PROFILE))' \
+	  'JOBS=N' 'cores to use (all); on a cluster, jobs in the queue' \
+	  'GPU_SLOTS=N' 'runs that train on GPUs at a time (one per GPU)' \
+	  'HARDWARE=GPU' 'plan for another GPU, such as H100' \
+	  'HOST=, PORT=' 'of make ui ($(HOST), $(PORT))' \
+	  'KILLS=N' 'of make soak ($(KILLS))' \
+	  'PYTHON=, TORCH=' 'interpreter and PyTorch build of the environment ($(PYTHON), $(TORCH))'
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

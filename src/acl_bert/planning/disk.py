@@ -56,7 +56,8 @@ def disk_use(sizes: Sizes, runs: Iterable[Run], costs: Costs, at_a_time: int) ->
     have theirs at a time, since the workflow trains students before the next teacher.
     """
     study, folder, runs = sizes.study, sizes.folder, list(runs)
-    sums = Counter({"rows, tokens": _prepared(sizes), "report": _PAGES if runs else 0})
+    sums = Counter({"rows, tokens": _prepared(sizes)})
+    sums["logs, report"] = _JOB * len(runs) + _PAGES * bool(runs)
     uri = study.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
     mirrored = study.tracking.enabled and not uri
     if mirrored and runs:
@@ -67,7 +68,6 @@ def disk_use(sizes: Sizes, runs: Iterable[Run], costs: Costs, at_a_time: int) ->
         known = sizes.configuration(run)
         files = _run_files(known, tuning=run.weight is not None)
         sums["runs"] += files
-        sums["logs, records"] += _JOB
         if mirrored:
             sums["MLflow"] += files + _MIRRORED + _POINT * _points(known)
         if run.weight is None and study.saves_model(run.method, run.encoder):

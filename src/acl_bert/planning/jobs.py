@@ -36,7 +36,7 @@ class Jobs:
         self._sizes = Sizes(study, folder)
         self._on_gpu = cache(slots.on_gpu)  # by training.device; nvidia-smi is slow
         self._costs = cache(lambda on_gpu: Costs(self._sizes, on_gpu))
-        self._settings = cache(self._run_settings)
+        self._settings = cache(lambda run: run.settings(study).determinants())
         self._limit = cache(self._limit_minutes)
 
     def data_settings(self, wildcards: Wildcards) -> str:
@@ -56,9 +56,6 @@ class Jobs:
         settings = self._settings(run.of_first_seed(self._study)) | {"seed": run.seed}
         code = running_code().digest if self._study.code == "same" else None
         return json.dumps([settings, code])
-
-    def _run_settings(self, run: Run) -> dict[str, object]:
-        return self._study.run_settings(*run.configuration, run.seed, run.weight).determinants()
 
     def teacher(self, wildcards: Wildcards) -> list[str]:
         """The file that names the teacher's run, for methods with a teacher."""

@@ -199,7 +199,7 @@ class Sizes:
         return self._of_first_seed(run.of_first_seed(self.study))
 
     def _configuration(self, run: Run) -> Configuration:
-        settings = self.study.run_settings(*run.configuration, run.seed)
+        settings = run.settings(self.study)
         task, encoder = self.task(run.task), self.encoder(run.encoder)
         return Configuration(
             settings.method,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from acl_bert.config.study import Study
+from acl_bert.config.study import RunSettings, Study
 from acl_bert.runs.files import name_path, tuning_name_path, tuning_path
 
 
@@ -38,6 +38,9 @@ class Run:
         if self.weight is None:
             return name_path(folder, *self.configuration, self.seed)
         return tuning_name_path(tuning_path(folder, *self.configuration), self.weight, self.seed)
+
+    def settings(self, study: Study) -> RunSettings:
+        return study.run_settings(*self.configuration, self.seed, self.weight)
 
     def of_first_seed(self, study: Study) -> "Run":
         """The run that stands for all that differ from this one in nothing but their seed."""

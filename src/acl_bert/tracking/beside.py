@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import acl_bert
@@ -17,15 +18,13 @@ class TrackerProcess:
 
     def start(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "acl_bert", "sync-tracking", "--watch"]
-        command += ["--config", self._config, "--owner", str(os.getpid())]
-        source = str(Path(acl_bert.__file__).parents[1])
+        command = ["-m", "acl_bert", "sync-tracking", "--watch", "--config", self._config]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, *command, "--owner", str(os.getpid())],
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": source},
+                env=os.environ | {"PYTHONPATH": str(Path(acl_bert.__file__).parents[1])},
                 start_new_session=True,
             )
 
@@ -34,10 +33,8 @@ class TrackerProcess:
         if self._process is None:
             return
         self._process.terminate()
-        try:
-            failed = self._process.wait(timeout=90) != 0
-        except subprocess.TimeoutExpired:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=90)
+        if self._process.returncode != 0:
             self._process.kill()
-            failed = True
-        if failed:
             print(f"MLflow is not up to date: see {self._log}", file=sys.stderr)

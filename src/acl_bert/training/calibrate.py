@@ -1,4 +1,4 @@
-"""How long a CE step takes on this machine: a short one and a long one, with the code of a run."""
+"""How long a CE step on short rows and one on long rows take here, with the code of a run."""
 
 import statistics
 import time
@@ -17,14 +17,14 @@ from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import Plan
 from acl_bert.training.step import training_step
 
-SHORTEST = 16  # tokens: a row of the shortest tasks
-SECONDS = 3.0  # of steps of one length, after a first one
+SHORTEST = 16  # tokens; the shortest tasks have such rows
+SECONDS = 3.0  # spent on steps of each length
 
 
 def calibrate(encoder: Encoder, training: Training) -> Calibration:
-    """Time CE steps over random rows, of SHORTEST tokens and of half the longest.
+    """Time CE steps over random rows of SHORTEST tokens, and of half of `training.max_length`.
 
-    `training` is settled. Raises InputError where the encoder cannot be loaded.
+    `training` has no auto settings left. Raises InputError where the encoder cannot be loaded.
     """
     torch.set_num_threads(training.threads)
     device = torch.device(training.device)
@@ -42,10 +42,10 @@ def calibrate(encoder: Encoder, training: Training) -> Calibration:
 
 
 def _step_seconds(model: EncoderClassifier, training: Training, length: int) -> float:
-    """The median of some updates' seconds, on rows all so long."""
+    """The median seconds of an update on rows of `length` tokens."""
     method = method_rows()["ce"]
     losses = Plan(method, model.exits, None).losses(0)
-    optimiser = Optimiser(model, training, steps=1_000_000)  # so that the rate stays what it is
+    optimiser = Optimiser(model, training, steps=1_000_000)  # the learning rate hardly changes
     shape = (training.batch_size, length)
     config: Any = model.encoder.config
     inputs = {
@@ -59,4 +59,4 @@ def _step_seconds(model: EncoderClassifier, training: Training, length: int) -> 
         training_step(model, inputs, labels, method, losses, None, training.precision)
         float(optimiser.update())  # waits for the GPU
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken[1:])  # the first one makes the optimiser's state
+    return statistics.median(taken[1:])  # the first one allocates AdamW's moments
