@@ -92,13 +92,6 @@ def test_what_is_there_needs_no_room(tmp_path: Path) -> None:
     assert not {"models", "teachers' outputs"} & after.keys()
 
 
-def test_the_papers_study_stays_under_50_gb(tmp_path: Path) -> None:
-    paper = load_study(Path(__file__).parents[2] / "config" / "paper.yaml")
-    assert paper.keep_models == "none"
-    for hardware in ("A100", "T4"):
-        assert use_of(paper, tmp_path, at_a_time=1, hardware=hardware).needed < 50e9
-
-
 def test_a_store_elsewhere_takes_no_room_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

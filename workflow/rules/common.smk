@@ -11,7 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 # Jobs run with this source tree, installed or not, and with this very interpreter, activated or
 # not, unless they are given an environment of their own (--software-deployment-method).
-SOURCE = os.path.join(os.path.dirname(workflow.main_snakefile), "src")
+SOURCE = f"{workflow.basedir}/src"
 sys.path.insert(0, SOURCE)
 PREFIX = f"set -euo pipefail; export PYTHONPATH={shlex.quote(SOURCE)}; "
 # A job's shell has to survive a SIGTERM that warns the training: if the shell ended, the training
@@ -107,9 +107,6 @@ JOBS = Jobs(
     ),
 )
 TRACKER = TrackerProcess(STUDY_FILE, STUDY_DIR / "logs" / "tracking.log")
-# Jobs that train need no network: everything from it was fetched at the start, or by `prepare` and
-# `tokenise`.
-OFFLINE = "HF_HUB_OFFLINE=1 "
 
 
 wildcard_constraints:

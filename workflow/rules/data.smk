@@ -1,13 +1,8 @@
-# REQUIRED INPUTS
-#   the source that the study names: the hub, GLUE's TSV folder, the user's own files, or nothing
-#   for generated tasks
-# OUTPUTS
-#   results/<study>/data/<task>/                 checked rows: train, selection, dev sets; task.json
-#   results/<study>/tokens/<task>/<encoder>/     the same, tokenised, as memory-mapped arrays
+# Rows from the study's source, checked and split, and their tokens as memory-mapped arrays.
 
 
 rule prepare:
-    """Read, check, limit and split a task's rows; first of all, so that a fault shows at once."""
+    """Read, check, limit and split a task's rows; first of all, so that errors show at once."""
     output:
         directory(DATA),
     log:

@@ -1,13 +1,8 @@
-# REQUIRED INPUTS
-#   results/<study>/tokens/<task>/<encoder>/     from data.smk
-# OUTPUTS
-#   results/<study>/runs/<task>/<encoder>/<method>/seed-<n>.json      names a finished run
-#   results/<study>/tuning/<task>/<encoder>/<method>/lambda.json      the chosen λ; scores.json
-#   results/store/                                                    the runs, of all studies
-#
-# A student's teacher, and the first of two stages, is the run of another method with the same
-# task, encoder and seed. A job whose run is in the store already ends at once, whatever Snakemake
-# concludes from the times of files; one whose teacher's model is gone trains the teacher first.
+# The runs. Their folders lie in results/store/, shared by all studies; a rule's output is the small
+# file that names one. A student's teacher, and the first of two stages, is the run of another method
+# with the same task, encoder and seed. A job whose run is in the store already ends at once; one
+# whose teacher's model is gone trains the teacher first. None needs the network: all that comes from
+# it was fetched at the start, or by `prepare` and `tokenise`.
 
 
 rule finetune:
@@ -35,7 +30,7 @@ rule finetune:
         keep_models=STUDY.keep_models,
         tuning="",
     shell:
-        f"{OFFLINE}python -m acl_bert finetune"
+        "HF_HUB_OFFLINE=1 python -m acl_bert finetune"
         " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.planning.hours import Costs
-from acl_bert.planning.sizes import Configuration, Sizes
+from acl_bert.planning.sizes import Configuration, Sizes, costs
 from acl_bert.runs.files import TASK, TOKENS, data_path, drawn, tokens_path
 from acl_bert.study.planned import Run
 
@@ -49,7 +49,7 @@ class DiskUse:
         return sum(self.bytes.values())
 
 
-def disk_use(sizes: Sizes, runs: Iterable[Run], costs: Costs, at_a_time: int) -> DiskUse:
+def disk_use(sizes: Sizes, runs: Iterable[Run], speed: Costs, at_a_time: int) -> DiskUse:
     """The disk that `runs`, all still to come, and the stages around them need.
 
     `at_a_time` runs go on at once. Where the study keeps no models, at most twice as many teachers
@@ -74,7 +74,7 @@ def disk_use(sizes: Sizes, runs: Iterable[Run], costs: Costs, at_a_time: int) ->
             width = known.encoder.hidden + known.task.classes
             outputs = 4 * known.task.rows["train"] * width * sizes.gives_items(run)
             saved.append((known.model_bytes, outputs))
-        long = costs.seconds(run) > 60 * study.checkpoints.every_minutes
+        long = speed.seconds(run) > 60 * study.checkpoints.every_minutes
         in_progress.append(known.model_bytes * (1 + _CHECKPOINT * long))
     if study.keep_models == "none":
         saved = sorted(saved, key=sum)[-2 * at_a_time :]
@@ -114,7 +114,7 @@ def _prepared(sizes: Sizes) -> int:
         task = sizes.task(name)
         rows = sum(task.rows.values())
         if not (data_path(sizes.folder, name) / TASK).is_file():
-            size += rows * (task.text_bytes + _ROW)
+            size += rows * (task.length * costs()["bytes_per_token"] + _ROW)
         for encoder in sizes.study.encoders:
             if not (tokens_path(sizes.folder, name, encoder) / TOKENS).is_file():
                 size += rows * (task.length * _TOKEN + _TOKENISED_ROW) + _FOLDER

@@ -101,11 +101,6 @@ class TaskSize:
     known: bool
     """False where the rows or their length are an assumption."""
 
-    @property
-    def text_bytes(self) -> float:
-        """Mean bytes of a row's texts."""
-        return self.length * float(costs()["bytes_per_token"])
-
 
 def task_size(study: Study, task: str, folder: Path) -> TaskSize:
     """From the official sizes, else the prepared rows, else by reading the source.
