@@ -137,8 +137,7 @@ def runs_to_train():
 
 def short_runs(wildcards):
     """The group of a short run. `--group-components short=N` submits N of a group together."""
-    with explained():
-        group = JOBS.group(wildcards)
+    group = JOBS.group(wildcards)
     if group:
         # Snakemake takes a group's pattern for N, and this function is none.
         workflow.parent_groupids[group] = "short"

@@ -36,7 +36,7 @@ class Jobs:
         self._sizes = Sizes(study, folder)
         self._on_gpu = cache(slots.on_gpu)  # by training.device; nvidia-smi is slow
         self._costs = cache(lambda on_gpu: Costs(self._sizes, on_gpu))
-        self._settings = cache(lambda run: run.settings(study).determinants())
+        self._settings = cache(lambda run: self._sizes.settings(run).determinants())
         self._limit = cache(self._limit_minutes)
 
     def data_settings(self, wildcards: Wildcards) -> str:

@@ -188,13 +188,15 @@ class Sizes:
         self.study, self.folder = study, folder
         self.task = cache(lambda name: task_size(study, name, folder))
         self.encoder = cache(lambda name: encoder_size(study.encoders[name]))
-        self._of_first_seed = cache(self._configuration)
+        self.settings = cache(lambda run: run.settings(study))
+        self._configuration = cache(self._new_configuration)
 
     def configuration(self, run: Run) -> Configuration:
-        return self._of_first_seed(run.of_first_seed(self.study))
+        """What the run has in common with those of other seeds, and of other λ."""
+        return self._configuration(Run(*run.configuration, run.of_first_seed(self.study).seed))
 
-    def _configuration(self, run: Run) -> Configuration:
-        settings = run.settings(self.study)
+    def _new_configuration(self, run: Run) -> Configuration:
+        settings = self.settings(run)
         task, encoder = self.task(run.task), self.encoder(run.encoder)
         return Configuration(
             settings.method,

@@ -1,7 +1,7 @@
 """The runs of a study: its own, and those that λ is chosen from."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.config.study import RunSettings, Study
@@ -45,7 +45,7 @@ class Run:
     def of_first_seed(self, study: Study) -> "Run":
         """The run that stands for all that differ from this one in nothing but their seed."""
         seeds = study.tuning.seeds if study.is_tuning_seed(self.seed) else study.seeds
-        return replace(self, seed=seeds[0])
+        return Run(*self.configuration, seeds[0], self.weight)
 
 
 def planned_runs(study: Study) -> Iterator[Run]:
