@@ -96,13 +96,13 @@ def test_a_calibration_of_such_a_device_comes_before_what_is_known_of_hardware(
     assert known.seconds(run) == pytest.approx(140 * 3 * 71 * 66.6 / 64, rel=0.2)
     assert Costs(sizes, on_gpu=True, hardware="A100").seconds(run) == assumed
     assert not Costs(sizes, on_gpu=False).measured, "a GPU says nothing of a CPU"
-    for content, said in (
+    for content, message in (
         ('{"other": {}}', "lacks tiny; calibrate again"),
         ('{"tiny": 3}', "tiny is not whole; calibrate again"),
         ('{"tiny": {"device": "chip"}', "not JSON .*; calibrate again"),
     ):
         (tmp_path / CALIBRATION).write_text(content)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             Costs(sizes, on_gpu=False)
 
 

@@ -54,7 +54,7 @@ class Costs:
         if gate.mode != "off" and gate.scope != "representation":
             factor *= step["gate_over_parameters"]["every_exit" if known.exits > 1 else "one_exit"]
         elif known.method.has_term:
-            factor *= step["term"]
+            factor *= step["aux"]
         trained = factor * speed.seconds(
             known,
             training.batches_of(known.train_rows),
