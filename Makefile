@@ -8,46 +8,55 @@ JOBS ?=
 HOST ?= 127.0.0.1
 PORT ?= 5000
 KILLS ?= 20
-# A PyTorch build: cpu where there is no GPU, else what the package registry has (CUDA), as for a
-# cluster, whose submitting host need not have one. Another one, such as TORCH=cu128 or
-# TORCH=rocm6.4, comes from PyTorch's own index.
+# The PyTorch build: on one machine without a GPU cpu, else the package registry's (CUDA); on a
+# cluster the latter, since the host that submits need not have a GPU. Any other, such as
+# TORCH=cu128 or TORCH=rocm6.4, comes from PyTorch's own index.
 TORCH ?= $(if $(filter-out local,$(PROFILE))$(shell command -v nvidia-smi),default,cpu)
 TORCH_INDEX ?= https://download.pytorch.org/whl/$(TORCH)
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' requirements.lock)
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ACL_BERT = $(BIN)/python -m acl_bert
 # A folder in GLUE's TSV layout, in place of the study's own source.
 ifneq ($(GLUE_DIR),)
 SOURCE = --config "source={kind: glue, folder: '$$(realpath -e "$(GLUE_DIR)")'}"
 endif
-# Snakemake takes some wrong numbers without a word.
+# Snakemake accepts some wrong numbers silently.
 number = $(shell printf %s '$(1)' | grep -xE '[1-9][0-9]*')
 $(foreach name,JOBS GPU_SLOTS,$(if $($(name)),$(if $(call number,$($(name))),,\
   $(error $(name)=$($(name)): give a whole number, 1 or more))))
-# How many jobs that use a GPU run at a time: one a GPU, where nothing else is said.
+# How many jobs that use a GPU run at a time: by default one per GPU.
 GPU_SLOTS ?= $$($(BIN)/python -m acl_bert.gpus)
-# The limits of this machine, cores and slots; or of a cluster, jobs in its queue. Where none is
-# given, those of the profile.
+# JOBS are cores on this machine and jobs in a cluster's queue; without it the profile decides.
 ifeq ($(PROFILE),local)
 CORES = $(if $(JOBS),--cores $(JOBS))
 LIMITS = $(CORES) --resources gpu=$(GPU_SLOTS)
 PLANNED = $(CORES) --gpus $(GPU_SLOTS)
 else
 LIMITS = $(if $(JOBS),--jobs $(JOBS))
-PLANNED = $(LIMITS)
+PLANNED = --jobs $(or $(JOBS),$(shell sed -n 's/^jobs: //p' workflow/profiles/$(PROFILE)/config.yaml))
 endif
 SNAKEMAKE = $(BIN)/snakemake --profile workflow/profiles/$(PROFILE) $(LIMITS) $(SOURCE)
 
 .PHONY: help given demo test test-cluster plan calibrate reproduce resume ui sync-tracking report progress soak bench lint schema lock clean
 
-help: ## this text
+help: ## show this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: CONFIG, PROFILE, GLUE_DIR, JOBS (cores; jobs queued), GPU_SLOTS, HOST, PORT, HARDWARE, KILLS; at installation PYTHON, TORCH, TORCH_INDEX"
+	@printf '  %-14s %s\n' '' '' \
+	  'CONFIG=FILE' 'the study ($(CONFIG))' \
+	  'GLUE_DIR=DIR' "GLUE's TSV files, in place of the study's source" \
+	  'PROFILE=NAME' 'where jobs run: local, slurm, cluster-generic ($(PROFILE))' \
+	  'JOBS=N' 'cores to use (all); on a cluster, jobs in the queue' \
+	  'GPU_SLOTS=N' 'runs that train on GPUs at a time (one per GPU)' \
+	  'HARDWARE=GPU' 'plan for another GPU, such as H100' \
+	  'HOST=, PORT=' 'of make ui ($(HOST), $(PORT))' \
+	  'KILLS=N' 'of make soak ($(KILLS))' \
+	  'PYTHON=, TORCH=' 'interpreter and PyTorch build of the environment ($(PYTHON), $(TORCH))'
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	@# The build is asked for by name first: whoever has it at hand needs no other index.
+	@# The exact build first: where it is at hand, no other index is needed.
 ifeq ($(TORCH),default)
 	$(BIN)/pip install --quiet "torch==$(TORCH_VERSION)"
 else
@@ -58,64 +67,58 @@ endif
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(READY) ## the whole pipeline on generated tasks, in some minutes
+demo: $(READY) ## run the whole pipeline on generated tasks, in a few minutes
 	$(SNAKEMAKE) --configfile config/demo.yaml
-	@$(BIN)/python -m acl_bert where --config config/demo.yaml
+	@$(ACL_BERT) where --config config/demo.yaml
 
-test: $(READY) ## the tests
-	$(BIN)/python -m pytest
+plan: given $(READY) ## estimate runs, GPU-hours and disk of CONFIG before starting
+	@$(ACL_BERT) plan --config "$(CONFIG)" $(PLANNED) \
+	  $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)")
 
-test-cluster: $(READY) ## what a SLURM cluster does to a study, on a pretend one: root, half an hour
-	$(BIN)/python -m pytest tests/cluster -m "long or not long"
+calibrate: $(READY) ## time training steps on this machine, for a better plan of CONFIG
+	$(ACL_BERT) calibrate --config "$(CONFIG)"
 
-# What Snakemake answers with a traceback.
-given:
-	@test -f "$(CONFIG)" || { echo "CONFIG=$(CONFIG): no such file" >&2; exit 2; }
-	@test -f workflow/profiles/$(PROFILE)/config.yaml || \
-	  { echo "PROFILE=$(PROFILE): give one of these:" $$(ls workflow/profiles) >&2; exit 2; }
-
-plan: given $(READY) ## what CONFIG's study would take: runs, hours, disk; on another GPU: HARDWARE=…
-	@$(BIN)/python -m acl_bert plan --config "$(CONFIG)" --profile workflow/profiles/$(PROFILE) \
-	  $(PLANNED) $(if $(HARDWARE),--hardware $(HARDWARE)) $(if $(GLUE_DIR),--glue-dir "$(GLUE_DIR)")
-
-calibrate: $(READY) ## time some steps on this machine, for the plan of CONFIG's study
-	$(BIN)/python -m acl_bert calibrate --config "$(CONFIG)"
-
-reproduce: given $(READY) ## the paper; or another study: CONFIG=…, on local rows: GLUE_DIR=…
+reproduce: given $(READY) ## run CONFIG (the paper), from raw rows to tables, figures and report
 	$(SNAKEMAKE) --configfile "$(CONFIG)"
-	@$(BIN)/python -m acl_bert where --config "$(CONFIG)"
+	@$(ACL_BERT) where --config "$(CONFIG)"
 
-ui: $(READY) ## MLflow's pages of CONFIG's study
-	$(BIN)/python -m acl_bert ui --config "$(CONFIG)" --host $(HOST) --port $(PORT)
-
-sync-tracking: $(READY) ## bring MLflow up to date with the files of CONFIG's study
-	$(BIN)/python -m acl_bert sync-tracking --config "$(CONFIG)"
-
-resume: given $(READY) ## go on after a crash: CONFIG's study is unlocked, what was cut short made again
+resume: given $(READY) ## continue CONFIG after a crash: unlock it, repeat what was interrupted
 	$(SNAKEMAKE) --configfile "$(CONFIG)" --unlock
 	$(SNAKEMAKE) --configfile "$(CONFIG)" --rerun-incomplete
 
-report: $(READY) ## tables, figures and report of what is finished of CONFIG's study
-	$(BIN)/python -m acl_bert analyse --config "$(CONFIG)"
+progress: $(READY) ## show how many runs of CONFIG are done and how long the rest will take
+	@$(ACL_BERT) progress --config "$(CONFIG)"
 
-progress: $(READY) ## how far CONFIG's study is, and how long the rest will take
-	@$(BIN)/python -m acl_bert progress --config "$(CONFIG)"
+report: $(READY) ## write tables, figures and report from the finished runs of CONFIG
+	$(ACL_BERT) analyse --config "$(CONFIG)"
 
-soak: $(READY) ## kill a small study's processes at KILLS random moments
+ui: $(READY) ## browse the runs of CONFIG in MLflow
+	$(ACL_BERT) ui --config "$(CONFIG)" --host $(HOST) --port $(PORT)
+
+sync-tracking: $(READY) ## bring MLflow up to date with the result files of CONFIG
+	$(ACL_BERT) sync-tracking --config "$(CONFIG)"
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest
+
+test-cluster: $(READY) ## run the tests on a local SLURM cluster: needs root, half an hour
+	$(BIN)/python -m pytest tests/cluster -m "long or not long"
+
+soak: $(READY) ## kill a small study's processes KILLS times and check that it recovers
 	ACL_BERT_KILLS=$(KILLS) $(BIN)/python -m pytest -q tests/workflow/test_soak.py
 
-bench: $(READY) ## the speed of training and of starting, as ratios
+bench: $(READY) ## measure the speed of training and of starting a run, as ratios
 	$(BIN)/python benchmarks/bench.py
 
-lint: $(READY) ## style, types, workflow
+lint: $(READY) ## check style, types and workflow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile config/paper.yaml
 
-schema: $(READY) ## regenerate the config's JSON schema
-	$(BIN)/python -m acl_bert schema > workflow/schemas/study.schema.json
+schema: $(READY) ## regenerate the JSON schema of study files
+	$(ACL_BERT) schema > workflow/schemas/study.schema.json
 
 lock: ## regenerate requirements.lock from pyproject.toml
 	rm -rf .lock && $(PYTHON) -m venv .lock
@@ -125,3 +128,9 @@ lock: ## regenerate requirements.lock from pyproject.toml
 
 clean: ## remove the environment, not the results
 	rm -rf $(VENV)
+
+# Snakemake would answer a wrong name with a traceback.
+given:
+	@test -f "$(CONFIG)" || { echo "CONFIG=$(CONFIG): no such file" >&2; exit 2; }
+	@test -f workflow/profiles/$(PROFILE)/config.yaml || \
+	  { echo "PROFILE=$(PROFILE): give one of these:" $$(ls workflow/profiles) >&2; exit 2; }

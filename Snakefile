@@ -13,25 +13,25 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/analyse.smk"
-include: "workflow/rules/targets.smk"
 
 
-# results/<study>/config.yaml, the study with what the command line changed: every stage is given it,
-# and has what it reads of it in its parameters. No rule makes it, since Snakemake does not compare
-# the parameters of a job while the job before it runs, be it joined through ancient() only.
+# Every stage reads results/<study>/config.yaml: the study, with the changes of the command line. What
+# a stage uses of it is in the stage's parameters. No rule makes the file: Snakemake would not compare
+# a job's parameters if another job had to run before it, not even with ancient().
 onstart:
-    check_disk()
-    fetch_encoders()
+    with explained():
+        JOBS.before_start(runs_to_train())
     write_study(STUDY, STUDY_FILE)
-    start_tracker()
+    if STUDY.tracking.enabled:
+        TRACKER.start()
 
 
 onsuccess:
-    end_tracker()
+    TRACKER.end()
 
 
 onerror:
-    end_tracker()
+    TRACKER.end()
 
 
 rule all:
@@ -43,3 +43,15 @@ rule all:
         rules.figures.output,
         rules.write_report.output,
         rules.submissions.output if SUBMITTED else [],
+
+
+rule data:
+    """Every task, prepared and tokenised."""
+    input:
+        expand(TOKENS, task=STUDY.tasks, encoder=STUDY.encoders),
+
+
+rule runs:
+    """Every run."""
+    input:
+        run_results(),

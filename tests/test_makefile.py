@@ -89,7 +89,15 @@ def test_the_plan_is_of_what_would_be_run(tmp_path: Path) -> None:
         ["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert f'--glue-dir "{tmp_path}"' in lines and "--jobs 50" in lines
-    assert "--profile workflow/profiles/slurm" in lines and "snakemake" not in lines
+    assert "snakemake" not in lines
+    lines = subprocess.run(
+        ["make", "-n", "plan", "PROFILE=slurm"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "--jobs 200" in lines, "the profile's"
 
 
 @pytest.mark.parametrize(

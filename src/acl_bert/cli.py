@@ -359,7 +359,7 @@ def plan(args: argparse.Namespace) -> None:
     source = {"kind": "glue", "folder": str(args.glue_dir)}
     changes = {"source": source} if args.glue_dir else {}
     studies = [load_study(config, changes=changes) for config in args.config]
-    slots = Slots.of_profile(args.profile, args.cores, args.gpus, args.jobs)
+    slots = Slots(args.jobs, args.cores or len(os.sched_getaffinity(0)), args.gpus)
     print(plan(studies, args.results, slots, args.hardware))
 
 
@@ -589,15 +589,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--config", type=Path, nargs="+", required=True, help="studies that share a store"
     )
     planned.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
-    planned.add_argument(
-        "--profile",
-        type=Path,
-        default=Path("workflow", "profiles", "local"),
-        help="the folder of Snakemake's profile (%(default)s)",
-    )
-    planned.add_argument("--cores", help="as Snakemake's, instead of the profile's")
-    planned.add_argument("--gpus", type=int, help="its resource gpu, instead of the profile's")
-    planned.add_argument("--jobs", type=int, help="in a cluster's queue, instead of the profile's")
+    planned.add_argument("--cores", type=int, help="for all jobs together (all of this machine)")
+    planned.add_argument("--gpus", type=int, default=1, help="that runs take (%(default)s)")
+    planned.add_argument("--jobs", type=int, help="on a cluster: jobs in its queue at a time")
     planned.add_argument(
         "--glue-dir", type=Path, help="a folder in GLUE's TSV layout, instead of the study's source"
     )

@@ -9,6 +9,7 @@ from cluster.pretend import Cluster, run, wait_for
 from cluster.submission import Project, one_run, step, visible
 
 from acl_bert.config.study import load_study
+from acl_bert.runs.code import running_code
 from acl_bert.runs.files import CONFIG, lease_path
 from acl_bert.runs.store import address_of
 from acl_bert.training.jobs import study_job
@@ -130,8 +131,7 @@ def test_a_run_that_always_fails_costs_its_group_nothing_that_is_finished(projec
     study = load_study(project.folder / "study.yaml")
     other = study_job(study, project.results, "acceptability", "minilm", "ce", 3 - seed)
     # No file can be made in this place: the other run's lease.
-    code = trained.name.rpartition("-")[2]
-    obstacle = lease_path(trained.with_name(address_of(other.key_hash, code)))
+    obstacle = lease_path(trained.with_name(address_of(other.key_hash, running_code().digest)))
     obstacle.mkdir()
     wait_for("a run is finished", lambda: bool(project.started()), 900)
     started = project.started()

@@ -4,17 +4,15 @@ import math
 from pathlib import Path
 
 import pytest
-import yaml
 from pretend_gpus import TWO, nvidia_smi
-from run_folders import as_json, finish_run, name_run
 
 from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
 from acl_bert.files import write_json
-from acl_bert.planning.hours import Costs, Slots, finished_seconds
+from acl_bert.planning.hours import Costs, Slots
 from acl_bert.planning.sizes import Sizes, costs
-from acl_bert.runs.files import CALIBRATION, CONFIG
-from acl_bert.study.planned import Run, planned_runs
+from acl_bert.runs.files import CALIBRATION
+from acl_bert.study.planned import Run
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +53,8 @@ def arithmetic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_methods_cost_what_was_measured_against_ce(study: Study, arithmetic_alone: None) -> None:
-    cell = Sizes(study, NOWHERE).cell(Run("rte", "tiny", "ce", 1))
-    flops, per_row = 0.3 * 8.1e12, 66.6 * cell.flop_per_token
+    encoder = Sizes(study, NOWHERE).encoder("tiny")
+    flops, per_row = 0.3 * 8.1e12, 66.6 * encoder.flop_per_token(66.6)
     # An evaluation of 249 rows after each epoch, and of 277 at the end, costs all the same.
     evaluating, training = (
         rows * per_row / flops for rows in (0.33 * (3 * 249 + 277), 3 * 2241 * 1.03)
@@ -98,13 +96,13 @@ def test_a_calibration_of_such_a_device_comes_before_what_is_known_of_hardware(
     assert known.seconds(run) == pytest.approx(140 * 3 * 71 * 66.6 / 64, rel=0.2)
     assert Costs(sizes, on_gpu=True, hardware="A100").seconds(run) == assumed
     assert not Costs(sizes, on_gpu=False).measured, "a GPU says nothing of a CPU"
-    for content, said in (
+    for content, message in (
         ('{"other": {}}', "lacks tiny; calibrate again"),
         ('{"tiny": 3}', "tiny is not whole; calibrate again"),
         ('{"tiny": {"device": "chip"}', "not JSON .*; calibrate again"),
     ):
         (tmp_path / CALIBRATION).write_text(content)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             Costs(sizes, on_gpu=False)
 
 
@@ -116,48 +114,14 @@ def test_hardware_has_to_be_known(study: Study) -> None:
         Costs(sizes, True, "A10O")
 
 
-def test_finished_runs_correct_what_was_reckoned(study: Study) -> None:
-    sizes = Sizes(study, NOWHERE)
-    assumed = Costs(sizes, True, "A100")
-    factors = {("rte", "ce"): 2.0, ("rte", "acl"): 4.0, ("mrpc", "ce"): 8.0}
-    found = {}
-    for (task, method), factor in factors.items():
-        run = Run(task, "tiny", method, 1)
-        found[run] = factor * (assumed.seconds(run) - 3)
-    known = Costs(sizes, True, finished=found)
-    assert known.measured and known.source == "at the speed of 3 finished runs"
-
-    def factor_of(run: Run) -> float:
-        return (known.seconds(run) - 3) / (assumed.seconds(run) - 3)
-
-    assert factor_of(Run("rte", "tiny", "ce", 2)) == pytest.approx(2)
-    assert factor_of(Run("rte", "tiny", "acl", 101, 0.5)) == pytest.approx(4)
-    assert factor_of(Run("rte", "tiny", "jt", 1)) == pytest.approx(3), "of its task"
-    assert factor_of(Run("mrpc", "tiny", "jt", 1)) == pytest.approx(8)
-
-
-def test_only_runs_on_such_a_device_count(study: Study, tmp_path: Path) -> None:
-    runs = list(planned_runs(study))
-    for seed, device in ((1, "cuda"), (2, "cpu")):
-        folder = finish_run(tmp_path / "small", method="ce", seed=seed, seconds=100 * seed)
-        config = as_json(folder / CONFIG)
-        config["training"]["device"] = device
-        write_json(folder / CONFIG, config)
-        name_run(tmp_path / "small", folder, "rte", "tiny", "ce", seed)
-    on_gpu, on_cpu = (finished_seconds(runs, tmp_path / "small", each) for each in (True, False))
-    assert on_gpu == {Run("rte", "tiny", "ce", 1): 100}
-    assert on_cpu == {Run("rte", "tiny", "ce", 2): 200}
-
-
 def test_a_time_limit_is_generous_and_of_the_device_that_trains(
     study: Study, tmp_path: Path
 ) -> None:
     sizes = Sizes(study, tmp_path)
-    run, student = Run("rte", "tiny", "ce", 1), Run("rte", "tiny", "acl_cl", 1)
+    run = Run("rte", "tiny", "ce", 1)
     gpu, cpu = Costs(sizes, on_gpu=True, hardware="A100"), Costs(sizes, on_gpu=False)
     for known in (gpu, cpu):
         assert known.limit_minutes(run) == 5 + math.ceil(6 * known.seconds(run) / 60)
-        assert known.limit_minutes(student) > 5 + 6 * known.seconds(student) / 60
     assert cpu.limit_minutes(run) > 20 * gpu.limit_minutes(run)
     write_calibration(tmp_path, [(16, 1.0), (64, 3.0)])
     measured = Costs(sizes, on_gpu=True)
@@ -182,33 +146,20 @@ def test_nobody_knows_how_long_unknown_rows_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "cores", "threads", "on_gpu", "at_a_time"),
+    ("slots", "threads", "on_gpu", "at_a_time"),
     [
-        ({"cores": 8, "resources": ["gpu=2"]}, None, 2, False, 4),
-        ({"cores": 8, "resources": ["gpu=2"]}, None, 2, True, 2),
-        ({"cores": 8, "resources": {"gpu": 6}}, None, 2, True, 4),
-        ({"cores": "all"}, "3", 2, False, 1),
-        ({"cores": 1}, None, 4, False, 1),
-        ({"executor": "slurm", "jobs": 64}, "2", 4, True, 64),
+        (Slots(None, cores=8, gpus=2), 2, False, 4),
+        (Slots(None, cores=8, gpus=2), 2, True, 2),
+        (Slots(None, cores=8, gpus=None), 2, True, 4),
+        (Slots(None, cores=1, gpus=1), 4, False, 1),
+        (Slots(64, cores=2, gpus=1), 4, True, 64),
     ],
 )
-def test_what_a_profile_lets_run_at_a_time(
-    tmp_path: Path,
-    profile: dict[str, object],
-    cores: str | None,
-    threads: int,
-    on_gpu: bool,
-    at_a_time: int,
+def test_cores_and_gpus_bound_what_runs_at_a_time(
+    slots: Slots, threads: int, on_gpu: bool, at_a_time: int
 ) -> None:
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(profile))
-    slots = Slots.of_profile(tmp_path, cores)
     assert slots.at_a_time(on_gpu, threads) == at_a_time
-    assert slots.on_gpu("cpu") is False
-    if slots.jobs is not None:
-        assert Slots.of_profile(tmp_path, jobs=7).at_a_time(on_gpu, threads) == 7
-    else:
-        more = Slots.of_profile(tmp_path, cores="16", gpus=3)
-        assert more.at_a_time(on_gpu=True, threads=2) == 3
+    assert not slots.on_gpu("cpu")
 
 
 def test_the_gpus_here_are_asked_for(

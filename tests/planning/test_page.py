@@ -34,7 +34,7 @@ def study_of(name: str = "small", **more: object) -> Study:
 
 
 def row_of(page: str, study: str) -> list[str]:
-    (line,) = (line for line in page.splitlines() if re.match(rf"{study} .*B$", line))
+    (line,) = (line for line in page.splitlines() if re.match(rf" *{study} .*B$", line))
     return line.split()
 
 
@@ -109,13 +109,10 @@ def test_the_papers_studies_share_their_runs(tmp_path: Path) -> None:
 
 def test_a_study_under_way(tmp_path: Path) -> None:
     study = study_of()
-    finish_run(tmp_path / "small", task="acceptability", method="ce", seconds=7200)
+    finish_run(tmp_path / "small", task="acceptability", method="ce")
     page = plan([study], tmp_path, ONE, None)
     assert row_of(page, "small")[1:5] == ["4", "0", "1", "0"]
-    assert "at the speed of 1 finished runs" in page
-    # Another seed of ce as long as the first, each of acl longer: a gate needs two gradients.
     (here,) = re.findall(r"Here: ([\d.]+) hours", page)
-    assert 2 + 2 * 2 < float(here) < 2 + 2 * 2 * 1.7
     (least,) = re.findall(r"([\d.]+) at best with 3 runs", plan([study], tmp_path, SIX, None))
     assert float(least) == pytest.approx(float(here) / 3, rel=0.3)
 

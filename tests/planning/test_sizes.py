@@ -1,6 +1,7 @@
 """What a plan takes encoders and tasks for, against the real ones."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def test_a_model_weighs_what_its_weights_do(
     tiny_encoder: Path, every_layer: bool, layers: int | None
 ) -> None:
     model = build_classifier(str(tiny_encoder), None, ["a", "b"], "pooler", every_layer, layers)
-    size = encoder_size(Encoder(path=str(tiny_encoder))).cut(layers)
+    size = encoder_size(Encoder(path=str(tiny_encoder)))
+    size = replace(size, layers=layers or size.layers)
     real = sum(4 * x.numel() for x in model.parameters())
     assert size.model_bytes(len(model.exits), 2) == pytest.approx(real, rel=0.02)
 
@@ -80,7 +82,7 @@ def test_rows_are_those_that_preparing_leaves(
     prepare(spec, study.source, study.selection, data_path(tmp_path, "inference"))
     splits = read_task(data_path(tmp_path, "inference"))["splits"]
     assert before.rows == {name: each["rows"] for name, each in splits.items()}
-    assert before.counted and before.dev == splits["dev"]["rows"] + splits["dev_mm"]["rows"]
+    assert before.known and before.dev_rows == splits["dev"]["rows"] + splits["dev_mm"]["rows"]
 
 
 def test_rows_of_the_users_own_are_counted(tmp_path: Path) -> None:
@@ -111,17 +113,21 @@ def test_rows_of_the_users_own_are_counted(tmp_path: Path) -> None:
     assert task_size(study, "own", folder).rows == read.rows
 
 
-def test_a_cells_updates_and_depth() -> None:
+def test_updates_and_depth_are_the_methods() -> None:
     sizes = Sizes(load_study(CONFIG / "beyond.yaml"), Path("nowhere"))
-    jt, twice = (sizes.cell(Run("rte", "bert-base-uncased", name, 1)) for name in ("jt", "jt_2x"))
+    jt, twice = (
+        sizes.configuration(Run("rte", "bert-base-uncased", name, 1)) for name in ("jt", "jt_2x")
+    )
     assert jt.updates == 10 * 71 and twice.updates == 20 * 71  # 2,241 of 2,490 rows
-    static = Sizes(PAPER, Path("nowhere")).cell(Run("rte", "bert-base-uncased", "static", 1))
+    static = Sizes(PAPER, Path("nowhere")).configuration(
+        Run("rte", "bert-base-uncased", "static", 1)
+    )
     assert (jt.exits, static.exits, static.encoder.layers) == (12, 1, 6)
 
 
 def test_tuning_runs_and_their_teachers_are_trained_on_a_sample() -> None:
     sizes = Sizes(PAPER, Path("nowhere"))
     for method, weight in (("acl_cl", 0.3), ("acl", None)):
-        tried = sizes.cell(Run("mnli", "bert-base-uncased", method, 101, weight))
-        assert (tried.train, tried.updates) == (20_000, 3 * 625)
-    assert sizes.cell(Run("mnli", "bert-base-uncased", "acl_cl", 1)).train == 390_702
+        tried = sizes.configuration(Run("mnli", "bert-base-uncased", method, 101, weight))
+        assert (tried.train_rows, tried.updates) == (20_000, 3 * 625)
+    assert sizes.configuration(Run("mnli", "bert-base-uncased", "acl_cl", 1)).train_rows == 390_702

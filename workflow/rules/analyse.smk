@@ -25,8 +25,6 @@ rule collect:
         timings=f"{STUDY_DIR}/timings.csv",
     log:
         f"{STUDY_DIR}/logs/collect.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/collect.tsv"
     localrule: True
     conda:
         "../../environment.yml"
@@ -48,8 +46,6 @@ rule sweep:
         f"{STUDY_DIR}/early_exit.csv",
     log:
         f"{STUDY_DIR}/logs/sweep.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/sweep.tsv"
     conda:
         "../../environment.yml"
     params:
@@ -71,8 +67,6 @@ rule gradients:
         f"{STUDY_DIR}/gradients.csv",
     log:
         f"{STUDY_DIR}/logs/gradients.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/gradients.tsv"
     localrule: True
     conda:
         "../../environment.yml"
@@ -96,8 +90,6 @@ rule clusters:
         tsne=f"{STUDY_DIR}/tsne.csv",
     log:
         f"{STUDY_DIR}/logs/clusters.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/clusters.tsv"
     conda:
         "../../environment.yml"
     params:
@@ -136,8 +128,6 @@ rule tables:
         f"{STUDY_DIR}/tables/layer_scores.csv",
     log:
         f"{STUDY_DIR}/logs/tables.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/tables.tsv"
     localrule: True
     conda:
         "../../environment.yml"
@@ -175,8 +165,6 @@ rule figures:
         ],
     log:
         f"{STUDY_DIR}/logs/figures.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/figures.tsv"
     localrule: True
     conda:
         "../../environment.yml"
@@ -203,8 +191,6 @@ rule write_report:
         paper=directory(f"{STUDY_DIR}/paper"),
     log:
         f"{STUDY_DIR}/logs/report.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/report.tsv"
     localrule: True
     conda:
         "../../environment.yml"
@@ -230,8 +216,6 @@ rule submissions:
         directory(f"{STUDY_DIR}/submissions"),
     log:
         f"{STUDY_DIR}/logs/submissions.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/submissions.tsv"
     localrule: True
     conda:
         "../../environment.yml"

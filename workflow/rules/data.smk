@@ -1,26 +1,19 @@
-# REQUIRED INPUTS
-#   the source that the study names: the hub, GLUE's TSV folder, the user's own files, or nothing
-#   for generated tasks
-# OUTPUTS
-#   results/<study>/data/<task>/                 checked rows: train, selection, dev sets; task.json
-#   results/<study>/tokens/<task>/<encoder>/     the same, tokenised, as memory-mapped arrays
+# Rows from the study's source, checked and split, and their tokens as memory-mapped arrays.
 
 
 rule prepare:
-    """Read, check, limit and split a task's rows; first of all, so that a fault shows at once."""
+    """Read, check, limit and split a task's rows; first of all, so that errors show at once."""
     output:
         directory(DATA),
     log:
         f"{STUDY_DIR}/logs/prepare/{{task}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/prepare/{{task}}.tsv"
     priority: 2
     localrule: True
     conda:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        settings=data_settings,
+        settings=JOBS.data_settings,
     shell:
         "python -m acl_bert prepare"
         " --config {params.config:q}"
@@ -36,15 +29,13 @@ rule tokenise:
         directory(TOKENS),
     log:
         f"{STUDY_DIR}/logs/tokenise/{{task}}.{{encoder}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/tokenise/{{task}}.{{encoder}}.tsv"
     priority: 1
     localrule: True
     conda:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        settings=tokens_settings,
+        settings=JOBS.tokens_settings,
     shell:
         "python -m acl_bert tokenise"
         " --config {params.config:q}"

@@ -1,103 +1,74 @@
-# REQUIRED INPUTS
-#   results/<study>/tokens/<task>/<encoder>/     from data.smk
-# OUTPUTS
-#   results/<study>/runs/<task>/<encoder>/<method>/seed-<n>.json      names a finished run
-#   results/<study>/tuning/<task>/<encoder>/<method>/lambda.json      the chosen λ; scores.json
-#   results/store/                                                    the runs, of all studies
-#
-# A student's teacher, and the first of two stages, is the run of another method with the same
-# task, encoder and seed. A job whose run is in the store already ends at once, whatever Snakemake
-# thinks of the times of files; one whose teacher's model is gone trains the teacher first.
+# The runs. Their folders lie in results/store/, shared by all studies; a rule's output is the small
+# file that names one. A student's teacher, and the first of two stages, is the run of another method
+# with the same task, encoder and seed. A job whose run is in the store already ends at once; one
+# whose teacher's model is gone trains the teacher first. None needs the network: all that comes from
+# it was fetched at the start, or by `prepare` and `tokenise`.
 
 
 rule finetune:
     """Train and score one model."""
     input:
         tokens=TOKENS,
-        weight=chosen_lambda,
-        teacher=teacher_run,
+        weight=JOBS.chosen_lambda,
+        teacher=JOBS.teacher,
     output:
         RUN,
     log:
         f"{STUDY_DIR}/logs/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/finetune/{{task}}.{{encoder}}.{{method}}.{{seed}}.tsv"
-    priority: run_priority
+    priority: JOBS.priority
     group:
         short_runs
     conda:
         "../../environment.yml"
     threads: STUDY.training.threads
     resources:
-        gpu=run_gpus,
-        runtime=run_minutes,
+        gpu=JOBS.gpus,
+        runtime=JOBS.minutes,
     params:
         config=STUDY_FILE,
-        settings=run_settings,
+        settings=JOBS.run_settings,
         keep_models=STUDY.keep_models,
+        tuning="",
     shell:
-        f"{OFFLINE}python -m acl_bert finetune"
+        "HF_HUB_OFFLINE=1 python -m acl_bert finetune"
         " --config {params.config:q}"
         " --task {wildcards.task:q}"
         " --encoder {wildcards.encoder:q}"
         " --method {wildcards.method:q}"
         " --seed {wildcards.seed}"
-        " --prepared"
+        " --prepared {params.tuning}"
         " > {log:q} 2>&1"
 
 
-rule tuning_run:
-    """Train one model of the λ grid, with a tuning seed; only its selection score is used."""
+use rule finetune as tuning_run with:
+    # One model of the λ grid, with a tuning seed; only its selection score is used.
     input:
         tokens=TOKENS,
-        teacher=teacher_run,
+        teacher=JOBS.teacher,
     output:
         TUNING_RUN,
     log:
         f"{STUDY_DIR}/logs/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/tuning/{{task}}.{{encoder}}.{{method}}.{{weight}}.{{seed}}.tsv"
-    priority: run_priority
-    group:
-        short_runs
-    conda:
-        "../../environment.yml"
-    threads: STUDY.training.threads
-    resources:
-        gpu=run_gpus,
-        runtime=run_minutes,
     params:
         config=STUDY_FILE,
-        settings=run_settings,
-    shell:
-        f"{OFFLINE}python -m acl_bert finetune"
-        " --config {params.config:q}"
-        " --task {wildcards.task:q}"
-        " --encoder {wildcards.encoder:q}"
-        " --method {wildcards.method:q}"
-        " --seed {wildcards.seed}"
-        " --prepared"
-        " --lambda {wildcards.weight}"
-        " --tuning"
-        " > {log:q} 2>&1"
+        settings=JOBS.run_settings,
+        tuning="--tuning --lambda {weight}",
 
 
 rule choose_lambda:
     """Choose λ by the mean selection score over the tuning seeds."""
     input:
-        runs=expand(
+        expand(
             TUNING_RUN,
             weight=STUDY.tuning.lambdas,
             seed=STUDY.tuning.seeds,
             allow_missing=True,
         ),
     output:
-        LAMBDA,
+        f"{TUNING}/{run_files.LAMBDA}",
         f"{TUNING}/{run_files.LAMBDA_SCORES}",
     log:
         f"{STUDY_DIR}/logs/choose_lambda/{{task}}.{{encoder}}.{{method}}.log",
-    benchmark:
-        f"{STUDY_DIR}/benchmarks/choose_lambda/{{task}}.{{encoder}}.{{method}}.tsv"
     localrule: True
     conda:
         "../../environment.yml"

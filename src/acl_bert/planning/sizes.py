@@ -1,4 +1,4 @@
-"""How large a study's encoders and tasks are, before anything is downloaded or prepared."""
+"""How large a study's encoders, tasks and runs are, before anything is downloaded or prepared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ from acl_bert.data.prepare import read_task, rows_of_splits
 from acl_bert.data.sources import read, splits_of
 from acl_bert.data.spec import TaskSpec
 from acl_bert.encoders import read_config
-from acl_bert.runs.files import TASK, TOKENS, data_path, tokens_path
+from acl_bert.runs.files import TASK, data_path, tokens_path
 from acl_bert.study.planned import Run
 
-# Of a task of the user's on the hub whose official sizes nobody wrote down.
 UNKNOWN_ROWS = 100_000
+"""Assumed of each split of a hub task whose official sizes tasks.yaml does not have."""
 
 
 @cache
@@ -33,7 +33,7 @@ def costs() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """A BERT-like encoder; `known` is false where its size was only assumed."""
+    """A BERT-like encoder; `known` is false where its size is an assumption."""
 
     layers: int
     hidden: int
@@ -42,44 +42,39 @@ class EncoderSize:
     positions: int
     known: bool = True
 
-    def cut(self, layers: int | None) -> "EncoderSize":
-        """Its first so many layers; all of them where None."""
-        return self if layers is None else replace(self, layers=layers)
-
     @property
-    def _products(self) -> int:
-        """Weights of a layer's matrix products."""
+    def matrix_weights(self) -> int:
+        """Weights of one layer's matrix products."""
         return self.hidden * (4 * self.hidden + 2 * self.intermediate)
 
     @property
     def parameters(self) -> int:
-        """Of layers and embeddings, without a pooler: within a percent."""
+        """Of layers and embeddings, without a pooler; within a percent of the real number."""
         vectors = 9 * self.hidden + self.intermediate  # biases, and two LayerNorms
         embeddings = (self.vocabulary + self.positions) * self.hidden
-        return self.layers * (self._products + vectors) + embeddings
+        return self.layers * (self.matrix_weights + vectors) + embeddings
 
     def flop_per_token(self, length: float) -> float:
-        """Of a CE step, forward and backward, a token of a row that is `length` long."""
-        return 6 * self.layers * (self._products + 2 * length * self.hidden)
+        """FLOP of a CE step, forward and backward, per token of rows `length` tokens long."""
+        return 6 * self.layers * (self.matrix_weights + 2 * length * self.hidden)
 
     def model_bytes(self, exits: int, classes: int) -> int:
-        """Of the weights in float32, under `exits` heads of a pooler and a classifier each."""
+        """Of the float32 weights, with a pooler and a classifier on each exit."""
         head = self.hidden * (self.hidden + 1) + classes * (self.hidden + 1)
         return 4 * (self.parameters + exits * head)
 
 
 def encoder_size(encoder: Encoder) -> EncoderSize:
-    """By its config.json, else by what costs.yaml knows; raises InputError for a lost folder."""
-    recorded = costs()["encoders"].get(encoder.path)
-    if recorded:
+    """From costs.yaml, else from the encoder's config.json, else assumed.
+
+    Raises InputError where the encoder is a local folder that does not exist.
+    """
+    if recorded := costs()["encoders"].get(encoder.path):
         return EncoderSize(**recorded)
     config = read_config(encoder.path, encoder.revision)
     if config is None:
         return EncoderSize(**costs()["unknown_encoder"], known=False)
-    return _size_in(config)
 
-
-def _size_in(config: Mapping[str, Any]) -> EncoderSize:
     def first(*names: str) -> int:
         return next(int(config[name]) for name in names if name in config)
 
@@ -97,72 +92,50 @@ class TaskSize:
     rows: Mapping[str, int]
     """By split, as prepared: limited, and the selection split held out."""
     classes: int
-    dev_sets: tuple[str, ...]
+    dev_rows: int
+    """Rows of all dev sets."""
+    test_rows: int
+    """Rows of all test sets."""
     length: float
-    """Tokens of a row, mean."""
-    counted: bool
-    """Whether `length` and the rows are known, not assumed."""
-
-    @property
-    def train(self) -> int:
-        return self.rows["train"]
-
-    @property
-    def text_bytes(self) -> float:
-        """Of a row's texts, mean."""
-        return self.length * float(costs()["bytes_per_token"])
-
-    @property
-    def dev(self) -> int:
-        """Rows of all dev sets."""
-        return sum(self.rows[name] for name in self.dev_sets)
-
-    @property
-    def others(self) -> int:
-        """Rows of the test sets."""
-        known = {"train", "selection", *self.dev_sets}
-        return sum(count for name, count in self.rows.items() if name not in known)
+    """Mean tokens of a row."""
+    known: bool
+    """False where the rows or their length are an assumption."""
 
 
 def task_size(study: Study, task: str, folder: Path) -> TaskSize:
-    """By the registry's official sizes, else by the prepared rows, else by reading the source's.
+    """From the official sizes, else the prepared rows, else by reading the source.
 
-    `folder` is the study's. Raises InputError where the source is to be read and cannot be.
+    `folder` is the study's. Raises InputError where the source has to be read and cannot be.
     """
-    spec = study.task_spec(task)
-    length: float | None = costs()["tokens"].get(task)
-    counted, prepared = True, data_path(folder, task)
-    if official := official_rows(study, spec):
-        given = official
-    elif (prepared / TASK).is_file():
-        splits = read_task(prepared)["splits"]
-        names = splits_of(spec, study.source)
-        given = {name: splits[name]["source_rows"] for name in names if name in splits}
-    elif study.source.kind == "hub":
-        given, counted = dict.fromkeys(splits_of(spec, study.source), UNKNOWN_ROWS), False
-    else:
-        examples = {name: read(spec, study.source, name) for name in splits_of(spec, study.source)}
-        given = {name: len(rows) for name, rows in examples.items()}
-        train = examples["train"]
-        letters = sum(len(text.encode()) for row in train for text in row.text)
-        length = letters / len(train) / costs()["bytes_per_token"]
+    spec, known = study.task_spec(task), True
     longest = study.training_of(task).max_length
-    found = _tokens_at_hand(study, task, folder)
-    if found is None and length is None:
-        length, counted = longest / 2, False
+    length = _prepared_length(study, task, folder) or costs()["tokens"].get(task)
+    splits, prepared = splits_of(spec, study.source), data_path(folder, task)
+    if (rows := official_rows(study, spec)) is None:
+        if (prepared / TASK).is_file():
+            made = read_task(prepared)["splits"]
+            rows = {name: made[name]["source_rows"] for name in splits if name in made}
+        elif study.source.kind == "hub":
+            rows, known = dict.fromkeys(splits, UNKNOWN_ROWS), False
+        else:
+            examples = {name: read(spec, study.source, name) for name in splits}
+            rows = {name: len(split) for name, split in examples.items()}
+            text = "".join(text for row in examples["train"] for text in row.text)
+            length = len(text.encode()) / rows["train"] / costs()["bytes_per_token"]
+    rows = rows_of_splits(spec, study.selection, rows)
     return TaskSize(
-        rows=rows_of_splits(spec, study.selection, given),
+        rows=rows,
         classes=len(spec.labels),
-        dev_sets=tuple(spec.dev_sets),
-        length=found or min(length or longest, longest),
-        counted=counted,
+        dev_rows=sum(rows[name] for name in spec.dev_sets),
+        test_rows=sum(rows.get(name, 0) for name in spec.test_sets),
+        length=min(length or longest / 2, longest),
+        known=known and length is not None,
     )
 
 
 def official_rows(study: Study, spec: TaskSpec) -> dict[str, int] | None:
-    """The source's rows by split, where reading must find so many."""
-    source = study.source
-    names = splits_of(spec, source)
+    """The source's rows by split where the project knows them without reading."""
+    source, names = study.source, splits_of(spec, study.source)
     if source.kind == "generator" and spec.generate:
         return {n: spec.generate.train if n == "train" else spec.generate.dev for n in names}
     if source.kind in ("hub", "glue") and not spec.subset and not set(names) - set(spec.rows):
@@ -170,45 +143,38 @@ def official_rows(study: Study, spec: TaskSpec) -> dict[str, int] | None:
     return None
 
 
-def _tokens_at_hand(study: Study, task: str, folder: Path) -> float | None:
-    """The mean length of the train rows, where the first encoder's tokens are there."""
+def _prepared_length(study: Study, task: str, folder: Path) -> float | None:
+    """Mean tokens of the train rows, where some encoder's tokens are there."""
     import numpy as np
 
     for encoder in study.encoders:
-        tokens = tokens_path(folder, task, encoder)
-        if (tokens / TOKENS).is_file():
-            ids, offsets = (
-                np.load(tokens / "train" / f"{name}.npy", mmap_mode="r")
-                for name in ("ids", "offsets")
-            )
-            return len(ids) / (len(offsets) - 1)
+        offsets = tokens_path(folder, task, encoder) / "train" / "offsets.npy"
+        if offsets.is_file():
+            ends = np.load(offsets, mmap_mode="r")
+            return float(ends[-1]) / (len(ends) - 1)
     return None
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What runs of one task, encoder and method have in common; those with tuning seeds apart."""
+class Configuration:
+    """What runs of one task, encoder and method have in common; tuning runs apart."""
 
-    row: Method
+    method: Method
     training: Training
     task: TaskSize
     encoder: EncoderSize
     """As deep as the method's model is."""
-    train: int
+    train_rows: int
     """Rows that are trained on."""
 
     @property
     def exits(self) -> int:
-        return self.encoder.layers if self.row.is_multi_exit else 1
+        return self.encoder.layers if self.method.is_multi_exit else 1
 
     @property
     def updates(self) -> int:
-        """Of the optimiser, over all epochs."""
-        return self.training.updates_of(self.train)
-
-    @property
-    def flop_per_token(self) -> float:
-        return self.encoder.flop_per_token(self.task.length)
+        """Updates of the optimiser over all epochs."""
+        return self.training.updates_of(self.train_rows)
 
     @property
     def model_bytes(self) -> int:
@@ -216,38 +182,36 @@ class Cell:
 
 
 class Sizes:
-    """The sizes of a study whose folder is, or will be, `folder`; each looked up when asked for."""
+    """The sizes of a study with the folder `folder`, each looked up once, when asked for."""
 
     def __init__(self, study: Study, folder: Path) -> None:
         self.study, self.folder = study, folder
         self.task = cache(lambda name: task_size(study, name, folder))
         self.encoder = cache(lambda name: encoder_size(study.encoders[name]))
-        self._cell = cache(self._new_cell)
+        self.settings = cache(lambda run: run.settings(study))
+        self._configuration = cache(self._new_configuration)
 
-    def cell(self, run: Run) -> Cell:
-        return self._cell(*run.cell, self.study.is_tuning_seed(run.seed))
+    def configuration(self, run: Run) -> Configuration:
+        """What the run has in common with those of other seeds, and of other λ."""
+        return self._configuration(Run(*run.configuration, run.of_first_seed(self.study).seed))
 
-    def _new_cell(self, task: str, encoder: str, method: str, tuning: bool) -> Cell:
-        seeds = self.study.tuning.seeds if tuning else self.study.seeds
-        settings = self.study.run_settings(task, encoder, method, seeds[0])
-        size, rows = self.encoder(encoder).cut(settings.method.layers), self.task(task)
-        train = settings.rows_of(rows.train)
-        return Cell(settings.method, settings.training, rows, size, train)
+    def _new_configuration(self, run: Run) -> Configuration:
+        settings = self.settings(run)
+        task, encoder = self.task(run.task), self.encoder(run.encoder)
+        return Configuration(
+            settings.method,
+            settings.training,
+            task,
+            replace(encoder, layers=settings.method.layers or encoder.layers),
+            settings.rows_of(task.rows["train"]),
+        )
 
     def gives_items(self, run: Run) -> bool:
-        """Whether students of the study read the run's items."""
+        """Whether students of the study read this run's outputs on the train rows."""
         return run.weight is None and (run.encoder, run.method) in self._giving
 
     @cached_property
-    def _giving(self) -> set[tuple[str, str]]:
+    def _giving(self) -> set[tuple[str, str | None]]:
         rows = self.study.method_rows
-        return {
-            (encoder, str(rows[method].teacher))
-            for _, encoder, method in dict.fromkeys(cell[:3] for cell in self.study.cells())
-            if rows[method].needs_teacher_items
-        }
-
-    def teacher(self, run: Run) -> Run | None:
-        """The run whose items of all train rows this one reads, where it does."""
-        row = self.cell(run).row
-        return Run(*run.cell[:2], str(row.teacher), run.seed) if row.needs_teacher_items else None
+        students = [cell for cell in self.study.cells() if rows[cell[2]].needs_teacher_items]
+        return {(encoder, rows[method].teacher) for _, encoder, method, _ in students}

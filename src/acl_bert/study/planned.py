@@ -1,14 +1,10 @@
-"""The runs of a study, where they lie, and what is known of one from the others.
+"""The runs of a study: its own, and those that λ is chosen from."""
 
-They are the study's own, and those that a λ is chosen from.
-"""
-
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from acl_bert.config.study import Study
+from acl_bert.config.study import RunSettings, Study
 from acl_bert.runs.files import name_path, tuning_name_path, tuning_path
 
 
@@ -21,15 +17,35 @@ class Run:
     weight: float | None = None
     """The λ that a tuning run tries."""
 
+    @classmethod
+    def of_wildcards(cls, wildcards: Mapping[str, str]) -> "Run":
+        """The run that a job of the workflow trains."""
+        weight = wildcards.get("weight")
+        return cls(
+            task=wildcards["task"],
+            encoder=wildcards["encoder"],
+            method=wildcards["method"],
+            seed=int(wildcards["seed"]),
+            weight=None if weight is None else float(weight),
+        )
+
     @property
-    def cell(self) -> tuple[str, str, str]:
+    def configuration(self) -> tuple[str, str, str]:
         return self.task, self.encoder, self.method
 
     def path(self, folder: Path) -> Path:
-        """The small file that names it once it is finished."""
+        """The small file in the study's folder that names the run once it is finished."""
         if self.weight is None:
-            return name_path(folder, *self.cell, self.seed)
-        return tuning_name_path(tuning_path(folder, *self.cell), self.weight, self.seed)
+            return name_path(folder, *self.configuration, self.seed)
+        return tuning_name_path(tuning_path(folder, *self.configuration), self.weight, self.seed)
+
+    def settings(self, study: Study) -> RunSettings:
+        return study.run_settings(*self.configuration, self.seed, self.weight)
+
+    def of_first_seed(self, study: Study) -> "Run":
+        """The run that stands for all that differ from this one in nothing but their seed."""
+        seeds = study.tuning.seeds if study.is_tuning_seed(self.seed) else study.seeds
+        return Run(*self.configuration, seeds[0], self.weight)
 
 
 def planned_runs(study: Study) -> Iterator[Run]:
@@ -38,43 +54,3 @@ def planned_runs(study: Study) -> Iterator[Run]:
         yield Run(*cell)
     for task, encoder, method, weight, seed in study.tuning_cells():
         yield Run(task, encoder, method, seed, weight)
-
-
-def runs_of(jobs: Iterable[tuple[str, Mapping[str, str]]]) -> list[Run]:
-    """The runs that some of the workflow's jobs train; a job is its rule and its wildcards."""
-    return [
-        Run(
-            task=given["task"],
-            encoder=given["encoder"],
-            method=given["method"],
-            seed=int(given["seed"]),
-            weight=float(given["weight"]) if rule == "tuning_run" else None,
-        )
-        for rule, given in jobs
-        if rule in ("finetune", "tuning_run")
-    ]
-
-
-class Nearest:
-    """What is to be expected of a run by the finished ones that are nearest to it.
-
-    Those of its own task, encoder and method, else of its task and encoder, else of its encoder,
-    else all; `summary` makes one value of theirs.
-    """
-
-    def __init__(
-        self, known: Iterable[tuple[Run, float]], summary: Callable[[list[float]], float]
-    ) -> None:
-        found: dict[tuple[str, ...], list[float]] = defaultdict(list)
-        for run, value in known:
-            for key in self._keys(run):
-                found[key].append(value)
-        self._values = {key: summary(values) for key, values in found.items()}
-
-    @staticmethod
-    def _keys(run: Run) -> tuple[tuple[str, ...], ...]:
-        return run.cell, run.cell[:2], run.cell[1:2], ()
-
-    def __call__(self, run: Run, unknown: float) -> float:
-        """`unknown` where no run is finished."""
-        return next((self._values[key] for key in self._keys(run) if key in self._values), unknown)

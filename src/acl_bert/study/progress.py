@@ -1,42 +1,43 @@
-"""How far a study is, and how long the rest will take at the rate of the runs that are done."""
+"""How far a study is, and how long the rest will take at the rate of its finished runs."""
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.runs.store import Store
-from acl_bert.study.planned import Nearest, Run
+from acl_bert.study.planned import Run
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Runs that are done, all runs, and the seconds that those to come should take, if known."""
+    """Finished runs, all runs, and the seconds that the rest should take, if known."""
 
     done: int
     total: int
     seconds: float | None
 
     def __str__(self) -> str:
-        parts = [f"{self.done} of {self.total} runs done"]
+        text = f"{self.done} of {self.total} runs done"
         if self.done < self.total:
-            parts.append(f"{self.total - self.done} to go")
+            text += f", {self.total - self.done} to go"
         if self.seconds is not None:
-            parts.append(f"{_spoken(self.seconds)} at the rate of the finished ones")
-        return ", ".join(parts)
+            text += f", {_duration(self.seconds)} at the rate of the finished ones"
+        return text
 
 
 def progress(runs: Iterable[Run], folder: Path) -> Progress:
-    """Of the runs that lie, or will lie, in a study's folder; tuning runs count like any.
+    """Of the runs whose study has the folder `folder`, tuning runs included.
 
-    Reads nothing but the finished runs' timings. A run to come is expected to take as long as the
-    finished ones nearest to it did on average; and as many to go on at a time as so far: the sum of
-    the runs' seconds over the time in which they went on. `seconds` is None where no run is done,
-    or none to come.
+    Reads the finished runs' timings only. A run to come is expected to take the mean time of the
+    finished ones of its task, encoder and method, else of its task and encoder, else of its
+    encoder, else of all; and as many run side by side as did so far. `seconds` is None where no
+    run is finished, or all are.
     """
-    lasted: list[tuple[Run, float]] = []
+    lasted: dict[tuple[str, ...], list[float]] = defaultdict(list)
     spans: list[tuple[float, float]] = []
     to_come = []
     store = Store.beside(folder)
@@ -48,37 +49,41 @@ def progress(runs: Iterable[Run], folder: Path) -> Progress:
         except InputError:
             to_come.append(run)
             continue
-        lasted.append((run, seconds))
+        for group in _groups(run):
+            lasted[group].append(seconds)
     total = len(spans) + len(to_come)
-    expected = Nearest(lasted, statistics.fmean)
-    work = sum(expected(run, unknown=0.0) for run in to_come)
-    if not work:
+    if not spans or not to_come:
         return Progress(len(spans), total, None)
-    at_a_time = sum(seconds for _, seconds in lasted) / _time_taken(spans)
-    return Progress(len(spans), total, work / at_a_time)
+    means = {group: statistics.fmean(values) for group, values in lasted.items()}
+    work = sum(next(means[g] for g in _groups(run) if g in means) for run in to_come)
+    side_by_side = sum(lasted[()]) / _time_taken(spans)
+    return Progress(len(spans), total, work / side_by_side)
+
+
+def _groups(run: Run) -> tuple[tuple[str, ...], ...]:
+    """The groups of runs that are like this one, from the closest to all."""
+    return run.configuration, run.configuration[:2], run.configuration[1:2], ()
 
 
 def _time_taken(spans: list[tuple[float, float]]) -> float:
-    """Seconds from the first start to the last end, without the rests of the study.
+    """Seconds from the first start to the last end, without the pauses of the study.
 
-    Between two runs a process ends and another starts, which is part of the rate; a gap longer
-    than the mean run is a study that was stopped and taken up again.
+    A short gap between two runs, in which one process ends and another starts, counts. A gap
+    longer than the mean run is a pause: the study was stopped and started again.
     """
-    rest = statistics.fmean(end - start for start, end in spans)
-    taken = 0.0
-    end_so_far = -math.inf
+    pause = statistics.fmean(end - start for start, end in spans)
+    taken, last_end = 0.0, -math.inf
     for start, end in sorted(spans):
-        gap = start - end_so_far
-        taken += gap if 0 < gap <= rest else 0.0
-        taken += max(0.0, end - max(start, end_so_far))
-        end_so_far = max(end, end_so_far)
+        gap = start - last_end
+        taken += gap if 0 < gap <= pause else 0.0
+        taken += max(0.0, end - max(start, last_end))
+        last_end = max(end, last_end)
     return taken
 
 
-def _spoken(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Such as "about 2 h 10 min", "about 12 min", "less than a minute"."""
-    minutes = round(seconds / 60)
-    if minutes == 0:
-        return "less than a minute"
-    hours, minutes = divmod(minutes, 60)
-    return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours:
+        return f"about {hours} h {minutes} min"
+    return f"about {minutes} min" if minutes else "less than a minute"

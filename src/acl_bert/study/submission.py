@@ -1,16 +1,15 @@
 """Predictions of GLUE's test sets as the files that its server takes (https://gluebenchmark.com).
 
-A file is tab-separated, with the header `index`, `prediction` and a row for every row of the test
-set, numbered from 0 in its order. How it is called and how its labels are spelled is the task's
-`submission` (tasks.yaml). All files of a submission lie in one zip, which holds nothing else.
+A file is tab-separated, with the columns `index` and `prediction` and one row per row of the test
+set, numbered from 0 in its order. Its name and the spelling of its labels are the task's
+`submission` (tasks.yaml). The files of one encoder and method form one zip.
 """
 
 import csv
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from acl_bert.data.sources import splits_of
 from acl_bert.data.spec import Source, TaskSpec, registry
@@ -21,17 +20,9 @@ from acl_bert.study.layout import METRIC_NAMES, Layout
 
 SUBMISSIONS = "submissions"
 
-# A whole submission has these too, of tasks that are not classification by one or two texts, or
-# that the paper leaves out: similarity, Winograd, and the diagnostic set (by a model of MNLI).
+# A whole submission also has files of tasks that the paper leaves out: similarity, Winograd, and
+# the diagnostic set, which a model of MNLI answers.
 OTHER_FILES = ("STS-B.tsv", "WNLI.tsv", "AX.tsv")
-
-
-class File(NamedTuple):
-    """A file of the server's, and the README's row that says which run it is of."""
-
-    name: str
-    content: str
-    origin: str
 
 
 def submitted_tasks(specs: Mapping[str, TaskSpec], source: Source) -> list[str]:
@@ -48,45 +39,47 @@ def write_submissions(
 ) -> None:
     """Write `<encoder>.<method>.zip` and README.md to `folder / SUBMISSIONS`, replacing it whole.
 
-    `run_folders` are finished runs of the study. Of a task's seeds the one with the best selection
-    score is taken, the lowest of equals; a method with several exits has its last one's
-    predictions. Variants have no submission. Raises InputError where no run has predictions of a
-    test set, or one has those of a part of it.
+    `runs` are finished runs of the study. Of a task's seeds the one with the best selection score
+    is submitted, the lowest of equals; of several exits, the last. Variants have no submission.
+    Raises InputError where no run has predictions of a test set, or lacks some of its rows.
     """
     found: dict[tuple[str, str, str], list[tuple[RunFolder, Metrics]]] = defaultdict(list)
     for run in runs:
         metrics = run.metrics()
         if specs[metrics["task"]].submission and (run.path / TEST_PREDICTIONS).is_file():
             found[metrics["task"], metrics["encoder"], metrics["method"]].append((run, metrics))
-
-    zips: dict[tuple[str, str], list[File]] = defaultdict(list)
-    for cell in layout.part("plain", "student", "multi_exit").in_order():
-        if cell not in found:
-            continue
-        task, encoder, method = cell
-        run, metrics = max(
-            found[cell], key=lambda pair: (pair[1]["selection"]["value"], -pair[1]["seed"])
-        )
-        origin = _origin(metrics, len(found[cell]))
-        zips[encoder, method] += [
-            File(name, content, f"| {name} | {origin} |")
-            for name, content in _contents(run, specs[task])
-        ]
-    if not zips:
+    if not found:
         raise InputError(
             "no run has predictions of a test set that GLUE's server scores; "
             "set source.test: true and run the study again"
         )
+    zips: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # content by file name
+    origins: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for task, encoder, method in layout.part("plain", "student", "multi_exit").in_order():
+        if seeds := found.get((task, encoder, method)):
+            run, metrics = max(seeds, key=lambda x: (x[1]["selection"]["value"], -x[1]["seed"]))
+            files = _files(run.path / TEST_PREDICTIONS, specs[task])
+            zips[encoder, method] |= files
+            origin = _origin(metrics, len(seeds))
+            origins[encoder, method] += [f"| {name} | {origin} |" for name in files]
     with atomic_folder(folder / SUBMISSIONS) as aside:
+        text = _README.format(study=layout.study)
         for (encoder, method), files in zips.items():
-            _write_zip(aside / f"{encoder}.{method}.zip", files)
-        (aside / "README.md").write_text(_readme(layout, zips), encoding="utf-8")
+            name = f"{encoder}.{method}.zip"
+            _write_zip(aside / name, files)
+            title = f"{name}: {layout.methods[method]}, {layout.encoders[encoder]}"
+            text += _SECTION.format(
+                title=title,
+                rows="\n".join(origins[encoder, method]),
+                missing=", ".join(name for name in _all_files() if name not in files),
+            )
+        text += "".join(f"\n{note}\n" for note in layout.notes())
+        (aside / "README.md").write_text(text, encoding="utf-8")
 
 
-def _contents(run: RunFolder, spec: TaskSpec) -> Iterator[tuple[str, str]]:
-    """Name and content of the file for each test set that the run has predicted."""
+def _files(path: Path, spec: TaskSpec) -> dict[str, str]:
+    """Content by file name, for each of the task's test sets that a run has predicted."""
     assert spec.submission is not None
-    path = run.path / TEST_PREDICTIONS
     predicted: dict[str, list[tuple[int, str]]] = defaultdict(list)
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -97,63 +90,61 @@ def _contents(run: RunFolder, spec: TaskSpec) -> Iterator[tuple[str, str]]:
             predicted[split].append((int(index), spec.submission.labels[int(prediction)]))
     except (ValueError, IndexError) as error:
         raise InputError(f"{path}: damaged ({error}); run it again") from error
+    files = {}
     for split, name in spec.submission.files.items():
         if split not in predicted:
             continue
         if [index for index, _ in predicted[split]] != list(range(spec.rows[split])):
             raise InputError(
-                f"{path}: {len(predicted[split])} rows of {split}, and the server wants the "
+                f"{path}: {len(predicted[split])} rows of {split}, but the server wants the "
                 f"{spec.rows[split]} of the whole set, in its order; give the task the whole file "
                 f"and run it again, or leave it out with tasks.{spec.id}.submission: null"
             )
         lines = ["index\tprediction", *(f"{index}\t{label}" for index, label in predicted[split])]
-        yield name, "\n".join(lines) + "\n"
+        files[name] = "\n".join(lines) + "\n"
+    return files
 
 
 def _origin(metrics: Metrics, seeds: int) -> str:
-    """Which run a file is of, among those of so many seeds."""
+    """The README's columns about the run, one of `seeds`, that a file's predictions are from."""
+    configuration = metrics["task"], metrics["encoder"], metrics["method"]
+    name = name_path(Path(), *configuration, metrics["seed"]).as_posix()
     selection = metrics["selection"]
-    run = name_path(
-        Path(), metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"]
-    ).as_posix()
     metric = METRIC_NAMES.get(selection["metric"], selection["metric"])
     return (
         f"{metrics['seed']}, of {seeds} | {metric} {100 * selection['value']:.2f} "
-        f"| {selection['epoch']} | `{run}` | `{metrics['run_hash'][:12]}`"
+        f"| {selection['epoch']} | `{name}` | `{metrics['run_hash'][:12]}`"
     )
 
 
-def _write_zip(path: Path, files: Iterable[File]) -> None:
-    """The same bytes for the same files, whenever they are written."""
+def _write_zip(path: Path, files: Mapping[str, str]) -> None:
+    """The same files always give the same bytes."""
     with zipfile.ZipFile(path, "w") as archive:
-        for file in files:
-            entry = zipfile.ZipInfo(file.name)  # dated 1980
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)  # dated 1980
             entry.external_attr = 0o644 << 16  # readable once it is unpacked
-            archive.writestr(entry, file.content, zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
 
 
-def _readme(layout: Layout, zips: Mapping[tuple[str, str], list[File]]) -> str:
+def _all_files() -> list[str]:
+    """The files of a whole submission."""
     submissions = [spec.submission for spec in registry().values() if spec.submission]
-    whole = [*(name for each in submissions for name in each.files.values()), *OTHER_FILES]
-    lines = [
-        f"# GLUE submissions: {layout.study}",
-        "",
-        "Predictions of GLUE's test sets by the best epoch's model, for https://gluebenchmark.com; "
-        "a zip for each encoder and method. Of a task's seeds the one is taken that is best on the "
-        "rows that chose the epoch (selection, in percent); of several exits, the last.",
-    ]
-    for (encoder, method), files in zips.items():
-        written = {file.name for file in files}
-        lines += [
-            "",
-            f"## {encoder}.{method}.zip: {layout.methods[method]}, {layout.encoders[encoder]}",
-            "",
-            "| file | seed | selection | epoch | run | hash |",
-            "| --- | --- | --- | --- | --- | --- |",
-            *(file.origin for file in files),
-            "",
-            f"Missing for a whole submission: {', '.join(n for n in whole if n not in written)}.",
-        ]
-    for note in layout.notes():
-        lines += ["", note]
-    return "\n".join([*lines, ""])
+    return [*(name for each in submissions for name in each.files.values()), *OTHER_FILES]
+
+
+_README = """\
+# GLUE submissions: {study}
+
+Predictions of GLUE's test sets by the best epoch's model, for https://gluebenchmark.com; one zip \
+per encoder and method. Of a task's seeds the one is taken that is best on the rows that chose the \
+epoch (selection, in percent); of several exits, the last.
+"""
+_SECTION = """
+## {title}
+
+| file | seed | selection | epoch | run | hash |
+| --- | --- | --- | --- | --- | --- |
+{rows}
+
+Missing for a whole submission: {missing}.
+"""

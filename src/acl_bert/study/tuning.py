@@ -12,10 +12,11 @@ from acl_bert.runs.store import Store
 def choose_lambda(
     store: Store, folder: Path, lambdas: Iterable[float], seeds: Iterable[int]
 ) -> float:
-    """The λ with the best mean selection score over the tuning seeds, the smaller of equals.
+    """The λ with the best mean selection score over the tuning seeds; the smaller of equals.
 
-    `folder` names the tuning runs and gets lambda.json, the choice alone, so that a wider grid
-    with the same winner repeats no run, and scores.json. Raises InputError where a run is missing.
+    `folder` has the names of the tuning runs. Writes lambda.json there, which holds the choice
+    alone so that a wider grid with the same winner repeats no run, and scores.json. Raises
+    InputError where a run is missing.
     """
     seeds = tuple(seeds)
     scores = {
