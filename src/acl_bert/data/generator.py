@@ -7,7 +7,10 @@ sentence occurs twice, so train and the dev sets share none.
 
 import random
 from collections.abc import Callable
+from importlib import resources
 from typing import NamedTuple
+
+import yaml
 
 from acl_bert.data.spec import TaskSpec
 from acl_bert.errors import InputError
@@ -23,81 +26,28 @@ class Verb(NamedTuple):
 
 
 class Genre(NamedTuple):
-    """Words that sentences are filled with. Two genres share no content word, only structure."""
+    """The words that sentences are filled with (genres.yaml)."""
 
-    nouns: list[str]  # regular plurals
+    nouns: list[str]
     verbs: list[Verb]
-    doings: list[Verb]  # without an object
-    adjuncts: list[str]  # at most two words, to keep a pair short
-    comparatives: list[tuple[str, str]]  # and their opposites
+    doings: list[Verb]
+    adjuncts: list[str]
+    comparatives: list[tuple[str, str]]
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+def _genre(name: str) -> Genre:
+    text = resources.files(__package__).joinpath("genres.yaml").read_text("utf-8")
+    words = yaml.safe_load(text)[name]
+    return Genre(
+        nouns=words["nouns"].split(),
+        verbs=[Verb(*forms.split("/")) for forms in words["verbs"].split()],
+        doings=[Verb(*forms.split("/")) for forms in words["doings"].split()],
+        adjuncts=words["adjuncts"],
+        comparatives=[tuple(pair.split("/")) for pair in words["comparatives"]],
+    )
 
 
-def _verbs(text: str) -> list[Verb]:
-    return [Verb(*forms.split("/")) for forms in text.split()]
-
-
-PEOPLE = Genre(
-    nouns=_words(
-        "teacher doctor farmer singer driver lawyer nurse artist student soldier pilot baker "
-        "judge writer dancer painter sailor hunter banker actor guard priest cook miner"
-    ),
-    verbs=_verbs(
-        "help/helped/helped see/saw/seen follow/followed/followed thank/thanked/thanked "
-        "visit/visited/visited choose/chose/chosen know/knew/known pay/paid/paid "
-        "invite/invited/invited admire/admired/admired forget/forgot/forgotten "
-        "greet/greeted/greeted"
-    ),
-    doings=_verbs(
-        "leave/left/left arrive/arrived/arrived sing/sang/sung smile/smiled/smiled "
-        "speak/spoke/spoken dance/danced/danced laugh/laughed/laughed write/wrote/written"
-    ),
-    adjuncts=[
-        *_words("yesterday today again outside"),
-        *["at school", "at home", "at work", "on Monday", "last week", "after lunch"],
-        *["at noon", "in town", "on stage", "on Sunday", "in court", "in church"],
-    ],
-    comparatives=[
-        ("older", "younger"),
-        ("taller", "shorter"),
-        ("richer", "poorer"),
-        ("happier", "sadder"),
-        ("faster", "slower"),
-        ("stronger", "weaker"),
-    ],
-)
-
-ANIMALS = Genre(
-    nouns=_words(
-        "dog cat lion bear goat snake monkey rabbit tiger eagle horse bird duck frog rat cow pig "
-        "spider elephant turtle bull owl swan whale"
-    ),
-    verbs=_verbs(
-        "chase/chased/chased bite/bit/bitten smell/smelled/smelled hear/heard/heard "
-        "attack/attacked/attacked catch/caught/caught lick/licked/licked watch/watched/watched "
-        "fear/feared/feared kick/kicked/kicked wake/woke/woken hide/hid/hidden"
-    ),
-    doings=_verbs(
-        "sleep/slept/slept eat/ate/eaten jump/jumped/jumped run/ran/run swim/swam/swum "
-        "fall/fell/fallen drink/drank/drunk hunt/hunted/hunted"
-    ),
-    adjuncts=[
-        *_words("nearby indoors twice upstairs"),
-        *["at night", "at dawn", "at dusk", "in winter", "in spring", "in snow"],
-        *["near water", "under trees", "in summer", "in mud", "on grass", "during storms"],
-    ],
-    comparatives=[
-        ("bigger", "smaller"),
-        ("heavier", "lighter"),
-        ("louder", "quieter"),
-        ("cleaner", "dirtier"),
-        ("wilder", "tamer"),
-        ("thicker", "thinner"),
-    ],
-)
+PEOPLE, ANIMALS = _genre("people"), _genre("animals")
 
 
 def generate(spec: TaskSpec, split: str) -> list[tuple[Texts, str]]:
