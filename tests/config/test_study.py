@@ -219,7 +219,7 @@ def test_a_file_that_is_no_study(tmp_path: Path, text: str | None, told: str) ->
 def test_an_unknown_task_or_method() -> None:
     assert "tasks.rtee: no such task; did you mean 'rte'?" in fault(changed("tasks.rtee", {}))
     assert "did you mean 'acl'?" in fault(changed("methods.acll", {}))
-    assert "methods.mine: a row of your own needs a title" in fault(changed("methods.mine", {}))
+    assert "methods.mine: a method of your own needs a title" in fault(changed("methods.mine", {}))
     assert "methods.mine.like: 'acll' is not known; did you mean 'acl'?" in fault(
         changed("methods.mine", {"like": "acll"})
     )

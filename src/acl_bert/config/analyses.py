@@ -5,21 +5,14 @@ from importlib import resources
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, Field, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from acl_bert.config.base import Section, patch_of
+from acl_bert.config.base import Once, Section, patch_of
 from acl_bert.config.method import Method
 
 Keys = patch_of(Method, without=("title",))
 
 
-def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(values)) != len(values):
-        raise ValueError(f"{list(values)} names one of them twice")
-    return values
-
-
-Once = AfterValidator(_each_once)
 Names = Annotated[tuple[str, ...], Field(min_length=1), Once]
 
 
@@ -34,8 +27,8 @@ class Sensitivity(Places):
     """Scores over λ and τ, under both forms (claim 6): a variant a value."""
 
     methods: Names = Field(("ce_scl", "acl"), description="of those without a teacher")
-    lambdas: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1), Once] = (
-        Field((0.1, 0.3, 0.5, 0.7, 0.9), description="the values of λ")
+    lambdas: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1), Once] = Field(
+        (0.1, 0.3, 0.5, 0.7, 0.9), description="the values of λ"
     )
     temperatures: Annotated[tuple[PositiveFloat, ...], Once] = Field(
         (0.05, 0.1, 0.3, 0.5), description="the values of τ; may be none"

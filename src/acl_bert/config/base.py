@@ -3,7 +3,15 @@
 import copy
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 # What every random generator here takes.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -11,12 +19,21 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 def _types(annotation: Any) -> set[Any]:
     """A field's type and all that it is made of; constraints are left out."""
-    inner = [part for part in get_args(annotation) if isinstance(part, type) or get_args(part)]
+    inner = [arg for arg in get_args(annotation) if isinstance(arg, type) or get_args(arg)]
     return {annotation} if not inner else set().union(*map(_types, inner))
 
 
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(values)) != len(values):
+        raise ValueError(f"{list(values)} names one of them twice")
+    return values
+
+
+Once = AfterValidator(_each_once)
+
+
 class Section(BaseModel):
-    """A part of the study's config."""
+    """A section of the study's config."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, serialize_by_alias=True
@@ -65,12 +82,16 @@ def patch_of(section: type[BaseModel], without: tuple[str, ...] = (), **more: An
     return create_model(f"{section.__name__}Patch", __base__=Patch, **fields, **more)
 
 
+def written(section: BaseModel, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The keys that the user wrote, section by section."""
+    keys = section.model_dump(exclude_unset=True, by_alias=True)
+    return {key: value for key, value in keys.items() if key not in without}
+
+
 def merge(base: dict[str, Any], patch: BaseModel | dict[str, Any]) -> dict[str, Any]:
-    """`base` with the keys that were really written in `patch`, section by section."""
-    if isinstance(patch, BaseModel):
-        patch = patch.model_dump(exclude_unset=True, by_alias=True)
+    """`base` with the keys that are written in `patch`, section by section."""
     merged = dict(base)
-    for key, value in patch.items():
+    for key, value in (written(patch) if isinstance(patch, BaseModel) else patch).items():
         below = merged.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
             value = merge(below, value)
