@@ -114,8 +114,9 @@ lint: $(READY) ## style, types, workflow
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile config/paper.yaml
 
-schema: $(READY) ## regenerate the config's JSON schema
+schema: $(READY) ## regenerate the config's JSON schema and the tables of config/README.md
 	$(BIN)/python -m acl_bert schema > workflow/schemas/study.schema.json
+	$(BIN)/python -m acl_bert.config.reference config/README.md
 
 lock: ## regenerate requirements.lock from pyproject.toml
 	rm -rf .lock && $(PYTHON) -m venv .lock

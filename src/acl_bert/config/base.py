@@ -1,7 +1,7 @@
 """What every section of the config shares: it is frozen and refuses keys it does not know."""
 
 import copy
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -36,7 +36,11 @@ class Section(BaseModel):
     """A section of the study's config."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, serialize_by_alias=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
     )
 
     # Numbers may come as text: YAML reads 2e-5 so, and Snakemake all that --config gives. But `yes`
@@ -52,7 +56,9 @@ class Section(BaseModel):
 
 
 class Patch(Section):
-    """Some keys of a section; one left out has the row's own value, so no default in the schema."""
+    """Some keys of a section; the schema has no defaults, since a key left out keeps its value."""
+
+    section: ClassVar[type[BaseModel]]
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
@@ -65,9 +71,8 @@ class Patch(Section):
 def patch_of(section: type[BaseModel], without: tuple[str, ...] = (), **more: Any) -> type[Patch]:
     """A model with the same keys and types as `section`, every one of them optional.
 
-    It lets a study override a few keys of a row and still have each checked, and documented in
-    the JSON schema, where it is written. `without` leaves fields out, `more` adds some:
-    name=(type, default).
+    With it a study overrides a few keys of a known task or method, and each is checked and
+    documented. `without` leaves fields out, `more` adds some: name=(type, default).
     """
     fields: dict[str, Any] = {}
     for name, field in section.model_fields.items():
@@ -79,7 +84,9 @@ def patch_of(section: type[BaseModel], without: tuple[str, ...] = (), **more: An
         optional = copy.copy(field)
         optional.default, optional.default_factory = None, None
         fields[name] = (annotation, optional)
-    return create_model(f"{section.__name__}Patch", __base__=Patch, **fields, **more)
+    patch = create_model(f"{section.__name__}Patch", __base__=Patch, **fields, **more)
+    patch.section = section
+    return patch
 
 
 def written(section: BaseModel, without: tuple[str, ...] = ()) -> dict[str, Any]:
