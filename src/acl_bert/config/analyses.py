@@ -78,8 +78,7 @@ class Audit(Places):
 class Analyses(Section):
     gradients: Gradients | None = None
     """The gradient pilot. `{}` runs it with its defaults; methods with `gate: {mode: log_only}` are
-    in it without this key.
-    """
+    in it without this key."""
     sensitivity: Sensitivity | None = None
     """Scores over λ and τ. `{}` runs it with its defaults."""
     audit: Audit | None = None
@@ -96,8 +95,7 @@ class Analyses(Section):
         ),
     }
     """A full method → the methods that lack or replace one of its components. Those that the study
-    does not run are left out.
-    """
+    does not run are left out."""
     clusters: Names = ("jt_scl", "acl_cl")
     """The methods whose representations at the first quarter's exit are compared (t-SNE)."""
 

@@ -42,7 +42,7 @@ def _known(key: str, name: str, known: Mapping[str, Any]) -> None:
 def _check_circles(rows: Mapping[str, Method]) -> None:
     for method, row in rows.items():
         above, seen = row.teacher, {method}
-        while above in rows:
+        while above is not None and above in rows:
             if above in seen:
                 raise InputError(
                     f"methods.{method}.teacher: {row.teacher} is taught by {method} in turn; "
@@ -67,7 +67,7 @@ def _check_names(study: "Study") -> None:
             _known(f"analyses.{key}", name, {**study.own_methods, **method_rows()})
     for kind, section in sections.items():
         for name, entry in section.items():
-            for method in entry.methods or ():  # type: ignore[attr-defined]
+            for method in entry.methods or ():
                 _known(f"{kind}.{name}.methods", method, study.methods)
 
 

@@ -19,14 +19,12 @@ class Gate(Section):
     """`discard`: a batch whose angle γ is above the threshold is trained on CE alone. `log_only`: γ
     is recorded and nothing discarded. `pcgrad` (PCGrad): the auxiliary loss's gradient, and it
     alone, loses its component against CE's. `gradvac` (GradVac): it is turned towards CE's until
-    their cosine is the running mean of the cosines so far. `off`: γ is not computed.
-    """
+    their cosine is the running mean of the cosines so far. `off`: γ is not computed."""
     scope: Literal["encoder", "last_layer", "representation"] = "encoder"
     """What γ is taken over: all parameters of the `encoder`, of its `last_layer`, or the
     `representation` h, which takes one encoder backward and not two. With several exits the first
     two compare the sums of all exits' gradients and decide once (the last layer is that of the
-    deepest exit with an auxiliary loss); over the representation each exit decides for itself.
-    """
+    deepest exit with an auxiliary loss); over the representation each exit decides for itself."""
     threshold: float = Field(90.0, gt=0, le=180)
     """γ_thres of `discard` and `log_only`, in degrees. Exactly 90° is kept."""
 
@@ -40,16 +38,13 @@ class Method(Section):
     """Where the classifiers are, and which of them learn at an update. `single_exit`: one, on the
     last layer. The other regimes have one on every layer. `joint`: all learn at every update.
     `alternating`: the last alone at even updates, all at odd ones. `frozen_backbone`: those below
-    the last learn, on a frozen backbone that runs without dropout.
-    """
+    the last learn, on a frozen backbone that runs without dropout."""
     exit_weights: Literal["uniform", "ascending", "descending"] = "uniform"
     """The weights of the exits' losses (CE and auxiliary loss alike) under `joint`; they sum to the
-    number of exits: `uniform`, `ascending` (j / Σj, PABEE's), `descending`.
-    """
+    number of exits: `uniform`, `ascending` (j / Σj, PABEE's), `descending`."""
     model_selection: Literal["mean", "last"] = "mean"
     """What chooses the epoch of several exits: the `mean` of their scores on the selection split,
-    or the `last` one's.
-    """
+    or the `last` one's."""
     layers: int | None = Field(None, ge=1)
     """The encoder is cut after so many layers; all of them where left out."""
     epochs_factor: int = Field(1, ge=1)
@@ -57,18 +52,15 @@ class Method(Section):
     contrastive: Literal["none", "scl", "acl_embed", "acl_cl", "lacon"] = "none"
     """The auxiliary loss L where it is contrastive: `none`, `scl` (supervised contrastive),
     `acl_embed` (label embeddings in the batch), `acl_cl` (the teacher's samples and labels too) or
-    `lacon` (samples against labels, and labels against samples).
-    """
+    `lacon` (samples against labels, and labels against samples)."""
     distillation: Literal["none", "logits", "features"] = "none"
     """The auxiliary loss L where it distils: `logits` (soft cross-entropy) or `features` (the
-    squared difference between the h, mean over their components: small beside CE).
-    """
+    squared difference between the h, mean over their components: small beside CE)."""
     weight: float = Field(0.5, alias="lambda", ge=0)
     """λ, the weight of L. A method whose λ the study gives is not tuned."""
     combination: Literal["convex", "additive"] = "additive"
     """`additive`: CE + λ·L. `convex`: (1−λ)·CE + λ·L; with λ = 1 there is no CE, and λ is not
-    tuned.
-    """
+    tuned."""
     temperature: float = Field(0.3, gt=0)
     """τ of the contrastive loss, and of `classifier: cosine`."""
     distillation_temperature: float = Field(2.0, gt=0)
@@ -89,24 +81,20 @@ class Method(Section):
     """LaCon: the weight of what keeps the label embeddings apart."""
     representation: Literal["pooler", "cls", "dropout", "mlp"] = "pooler"
     """h: the `pooler`'s output, the raw `cls`, the pooler's output after `dropout`, or that of a
-    fresh `mlp`, LaCon's projection.
-    """
+    fresh `mlp`, LaCon's projection."""
     classifier: Literal["linear", "cosine"] = "linear"
     """Logits: `linear`, W·h + b; `cosine`, the cosines of h and the label embeddings, over τ."""
     gate: Gate = Gate()
     """ACL-Grad, and other ways to treat gradients that disagree."""
     teacher: str | None = None
     """The method whose run, of the same task, encoder and seed, comes first. An exit as deep as it
-    learns by CE alone.
-    """
+    learns by CE alone."""
     start: Literal["encoder", "teacher"] = "encoder"
     """The weights that training starts from: the pre-trained `encoder`, or the `teacher`'s encoder
-    and last exit.
-    """
+    and last exit."""
     teacher_exit: Literal["frozen", "live"] = "frozen"
     """Whose items ACL-CL aligns with. `frozen`: the teacher's, as it was trained; they get no
-    gradient. `live`: those of the model's own last exit at this step, with their gradient.
-    """
+    gradient. `live`: those of the model's own last exit at this step, with their gradient."""
     training: MethodTrainingPatch = MethodTrainingPatch()  # type: ignore[valid-type]
     """Keys of `training` that differ for this method; not those of length and hardware."""
 

@@ -41,14 +41,12 @@ TaskPatch = patch_of(
 class Encoder(Section):
     path: str
     """A hub id, a local folder as transformers' `save_pretrained` writes it, or `package:NAME` for
-    an installed Python package that carries one.
-    """
+    an installed Python package that carries one."""
     revision: str | None = None
     """The hub's commit; a local folder has none."""
     methods: MethodIds | None = None
     """The study's methods that run with this encoder, such as `[ce]` for a small model to compare
-    with; all where left out.
-    """
+    with; all where left out."""
 
 
 class Tuning(Section):
@@ -73,15 +71,13 @@ class Tracking(Section):
     """Mirror every run into MLflow while it trains."""
     uri: str | None = None
     """An MLflow store or server; without it, SQLite in the study's folder. The environment variable
-    `MLFLOW_TRACKING_URI` overrides both.
-    """
+    `MLFLOW_TRACKING_URI` overrides both."""
 
 
 class Checkpoints(Section):
     every_minutes: float = Field(10.0, gt=0)
     """The most that a killed run loses. A run that is told to stop (SIGTERM, SIGINT) writes a
-    checkpoint and loses nothing.
-    """
+    checkpoint and loses nothing."""
 
 
 class StudyKeys(Section):
@@ -89,8 +85,7 @@ class StudyKeys(Section):
 
     name: FolderName
     """Names the results' folder, `results/<name>`, and MLflow's experiment. Letters, digits, `.`,
-    `_`, `-`.
-    """
+    `_`, `-`."""
     source: Source
     """Where the tasks' rows come from."""
     tasks: dict[FolderName, TaskPatch] = Field(min_length=1)  # type: ignore[valid-type]
@@ -117,9 +112,7 @@ class StudyKeys(Section):
     """Which runs keep their weights, as safetensors in the store (`predict --model` takes the run's
     small file). `teachers`: those that other methods start or learn from, with the outputs that
     the students' training reads. `none`: a teacher is removed when its students are trained, and a
-    method added later trains its teacher again. `all`: every run.
-    """
+    method added later trains its teacher again. `all`: every run."""
     code: Literal["any", "same"] = "any"
     """Which finished runs of the store are used again: those trained by `any` version of the code,
-    or by the `same` as now.
-    """
+    or by the `same` as now."""

@@ -15,7 +15,9 @@ from acl_bert.config.checks import check
 from acl_bert.config.explain import explain, nearest, unknown
 from acl_bert.config.method import Method, method_rows
 from acl_bert.config.run_settings import RunSettings
-from acl_bert.config.schema import Encoder, StudyKeys, Tuning
+
+# mypy looks here for the types of inherited fields.
+from acl_bert.config.schema import Encoder, MethodPatch, StudyKeys, TaskPatch, Tuning  # noqa: F401
 from acl_bert.config.training import Training
 from acl_bert.config.variants import Analysed, Variant, differences
 from acl_bert.config.yaml_file import read_yaml

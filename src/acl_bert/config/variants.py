@@ -178,8 +178,8 @@ class _World:
             keys = dict(self.patch) if method in self.choice.methods else {}
             above = self.analysed.methods[method].teacher
             # A teacher that the study lacks is refused later, with all others.
-            if above in self.analysed.methods and (teacher := self.find(above)) != above:
-                keys["teacher"] = teacher
+            if above is not None and above in self.analysed.methods:
+                keys |= {} if (teacher := self.find(above)) == above else {"teacher": teacher}
             if keys and method in self.analysed.observed:
                 keys["gate"] = {"mode": "log_only"} | keys.get("gate", {})
             title = f"{self.choice.title} {self.variant}"
@@ -188,7 +188,7 @@ class _World:
 
     def changes(self, method: str | None) -> bool:
         """Whether the choice is about the method, or about a teacher of it."""
-        if method not in self.analysed.methods:
+        if method is None or method not in self.analysed.methods:
             return False
         row = self.analysed.methods[method]
         given = row.model_dump(by_alias=True)

@@ -1,8 +1,8 @@
 """Stand-in tasks from a small grammar, in the shapes of CoLA, MRPC and MNLI.
 
-In each the label hangs on word order, agreement, who did what to whom or what is negated. Every
-class draws the same words equally often, so counting words does not help and reading does. No
-sentence occurs twice, so train and the dev sets share none.
+The label depends on word order, agreement, who did what to whom, or negation. Every class draws
+the same words equally often, so a model that counts words learns nothing and one that reads does.
+No sentence occurs twice, so train and the dev sets share none.
 """
 
 import random
@@ -57,45 +57,36 @@ def generate(spec: TaskSpec, split: str) -> list[tuple[Texts, str]]:
     frequent. Raises InputError if the task asks for more rows than the grammar has sentences.
     """
     assert spec.generate is not None
-    grammar = GRAMMARS[spec.generate.grammar]
     used: set[str] = set()
     # The splits are made one after the other, since each must avoid the sentences of the former.
     for position, name in enumerate(["train", *spec.dev_sets]):
         rng = random.Random(f"{spec.generate.grammar} {name} {spec.generate.seed}")
         size = spec.generate.train if name == "train" else spec.generate.dev
-        genre = PEOPLE if position < 2 else ANIMALS
-        rows = _fill(grammar, genre, rng, spec.labels, size, used)
-        if rows is None:
-            raise InputError(
-                f"tasks.{spec.id}.generate: the grammar has not enough sentences for {size} rows "
-                f"of {name}; ask for fewer"
-            )
+        rows = _rows(spec, PEOPLE if position < 2 else ANIMALS, rng, size, used)
         if name == split:
             return rows
     raise KeyError(split)
 
 
-def _fill(
-    grammar: Callable[[Genre, random.Random, int], Texts],
-    genre: Genre,
-    rng: random.Random,
-    labels: list[str],
-    size: int,
-    used: set[str],
-) -> list[tuple[Texts, str]] | None:
+def _rows(
+    spec: TaskSpec, genre: Genre, rng: random.Random, size: int, used: set[str]
+) -> list[tuple[Texts, str]]:
+    assert spec.generate is not None
+    grammar = GRAMMARS[spec.generate.grammar]
     rows: list[tuple[Texts, str]] = []
     failures = 0
     while len(rows) < size:
-        label = len(rows) % len(labels)
+        label = len(rows) % len(spec.labels)
         texts = tuple(_sentence(text) for text in grammar(genre, rng, label))
-        if len(set(texts)) < len(texts) or used & set(texts):
-            failures += 1
-            if failures == _PATIENCE:
-                return None
-            continue
-        failures = 0
-        used.update(texts)
-        rows.append((texts, labels[label]))
+        if len(set(texts)) == len(texts) and not used & set(texts):
+            failures = 0
+            used.update(texts)
+            rows.append((texts, spec.labels[label]))
+        elif (failures := failures + 1) == _PATIENCE:
+            raise InputError(
+                f"tasks.{spec.id}.generate: the grammar has not enough sentences for {size} rows "
+                "of a split; ask for fewer"
+            )
     rng.shuffle(rows)
     return rows
 

@@ -158,6 +158,11 @@ def glue_path(spec: TaskSpec, source: Source, split: str) -> Path:
     return path
 
 
+def own_path(spec: TaskSpec, source: Source, split: str) -> Path:
+    """The user's own file of a split."""
+    return Path(source.folder or "", spec.files[split]).expanduser()
+
+
 def read_glue(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From a folder in the layout of GLUE's download."""
     path = glue_path(spec, source, split)
@@ -165,13 +170,8 @@ def read_glue(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     file = spec.glue.files[split]
     fields = readers.read_tabbed(path, spec.glue.quoting)
     rows = readers.name_columns(path, fields, file.columns, file.header)
-    text, label = spec.glue.text or spec.text, spec.glue.label or spec.label
-    return _examples_of_file(spec, path, rows, text, label, split)
-
-
-def own_path(spec: TaskSpec, source: Source, split: str) -> Path:
-    """The user's own file of a split."""
-    return Path(source.folder or "", spec.files[split]).expanduser()
+    columns = spec.glue.text or spec.text, spec.glue.label or spec.label
+    return _examples_of_file(spec, path, rows, *columns, split)
 
 
 def read_files(spec: TaskSpec, source: Source, split: str) -> list[Example]:

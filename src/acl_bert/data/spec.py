@@ -1,6 +1,6 @@
 """What a task is, and where a study takes its rows from: plain data, checked when it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, Self
@@ -35,12 +35,10 @@ class Source(Section):
     kind: SourceKind = "hub"
     """`hub`: the Hugging Face hub, or a local copy of the data set's repository. `glue`: a local
     folder in GLUE's TSV layout. `files`: your own CSV, TSV or JSONL files, named by each task.
-    `generator`: generated stand-in data, no network.
-    """
+    `generator`: generated stand-in data, no network."""
     folder: str | None = None
     """The local folder: GLUE's (`glue`), the copy of the hub's repository (`hub`), or the one from
-    which relative paths start (`files`). `make reproduce GLUE_DIR=…` sets it, with `kind: glue`.
-    """
+    which relative paths start (`files`). `make reproduce GLUE_DIR=…` sets it, with `kind: glue`."""
     dataset: str = "nyu-mll/glue"
     """The hub's id of the data set."""
     revision: str | None = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
@@ -145,8 +143,7 @@ class TaskSpec(Section):
     """The label's column (`hub`, `files`)."""
     labels: list[Spelling] = Field(min_length=2)
     """Names of the labels; the position in the list is the class. With two, the second is the
-    positive one of F1.
-    """
+    positive one of F1."""
     values: dict[Spelling, Spelling] = Field(default_factory=dict)
     """How a file spells a label → its name in `labels`, where they differ."""
     metrics: list[Metric] = Field(min_length=1)
@@ -167,12 +164,10 @@ class TaskSpec(Section):
     """Where GLUE's folder has it."""
     files: dict[SplitName, str] = Field(default_factory=dict)
     """Split → your .csv, .tsv or .jsonl file: `train`, each dev set and, if you like, `selection`
-    and the test sets (`test`, and one for each further dev set: `test_mm`).
-    """
+    and the test sets (`test`, and one for each further dev set: `test_mm`)."""
     quoting: Quoting | None = None
     """Of your .tsv files, needed where a field starts with a quotation mark: `none`, the mark is a
-    character; `csv`, it encloses the field.
-    """
+    character; `csv`, it encloses the field."""
     generate: Generate | None = None
     """The generated task's grammar and sizes."""
     submission: Submission | None = None
@@ -185,44 +180,41 @@ class TaskSpec(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        twice = sorted({name for name in self.labels if self.labels.count(name) > 1})
-        if twice:
-            raise ValueError(f"labels: {', '.join(twice)} stands there twice; name each class once")
-        for key, names in (("metrics", self.metrics), ("text", self.text)):
-            if len(set(names)) < len(names):
-                raise ValueError(f"{key}: {names} names one twice")
-        if self.label in self.text:
-            raise ValueError(f"label: {self.label} is a text column too")
-        stray = sorted(set(self.values.values()) - set(self.labels))
-        if stray:
-            raise ValueError(f"values: {', '.join(stray)} is none of labels {self.labels}")
-        if self.selection_metric not in self.metrics:
-            raise ValueError(f"selection_metric: {self.selection_metric} is none of metrics")
-        if "dev" not in self.dev_sets or self.dev_sets["dev"] != "":
-            raise ValueError('dev_sets: needs a set dev with the suffix ""')
-        if len(set(self.dev_sets.values())) < len(self.dev_sets):
-            raise ValueError("dev_sets: two sets have the same suffix")
-        reserved = sorted({"train", "selection", *self.test_sets} & set(self.dev_sets))
-        if reserved:
-            raise ValueError(f"dev_sets: {', '.join(reserved)} is the name of another split")
-        if len(self.labels) > 2 and {"f1", "accuracy_f1"} & set(self.metrics):
-            raise ValueError("metrics: f1 needs two classes, the second being the positive one")
-        known = {"train", "selection", *self.dev_sets, *self.test_sets}
-        stray = sorted(set(self.files) - known)
-        if stray:
-            raise ValueError(f"files: {', '.join(stray)} is none of {sorted(known)}")
-        if self.files:
-            missing = [name for name in ("train", *self.dev_sets) if name not in self.files]
-            if missing:
-                raise ValueError(f"files: {', '.join(missing)} is missing")
-        if self.submission:
-            # By its size alone a part of a test set can be told from the whole.
-            stray = sorted(set(self.submission.files) - set(self.rows))
-            if stray:
-                raise ValueError(f"submission.files: rows has no size of {', '.join(stray)}")
-            if len(self.submission.labels) != len(self.labels):
-                raise ValueError("submission.labels: needs one spelling for each of labels")
+        for fault in self._faults():
+            raise ValueError(fault)
         return self
+
+    def _faults(self) -> Iterator[str]:
+        for key in ("labels", "metrics", "text"):
+            names = getattr(self, key)
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                yield f"{key}: {', '.join(twice)} occurs twice; name each once"
+        if self.label in self.text:
+            yield f"label: {self.label} is a text column too"
+        if stray := sorted({*self.values.values()} - {*self.labels}):
+            yield f"values: {', '.join(stray)} is none of labels {self.labels}"
+        if self.selection_metric not in self.metrics:
+            yield f"selection_metric: {self.selection_metric} is none of metrics"
+        if self.dev_sets.get("dev") != "":
+            yield 'dev_sets: needs a set dev with the suffix ""'
+        if len(set(self.dev_sets.values())) < len(self.dev_sets):
+            yield "dev_sets: two sets have the same suffix"
+        if reserved := sorted({"train", "selection", *self.test_sets} & {*self.dev_sets}):
+            yield f"dev_sets: {', '.join(reserved)} is the name of another split"
+        if len(self.labels) > 2 and {"f1", "accuracy_f1"} & {*self.metrics}:
+            yield "metrics: f1 needs two classes, the second being the positive one"
+        known = {"train", "selection", *self.dev_sets, *self.test_sets}
+        if stray := sorted({*self.files} - known):
+            yield f"files: {', '.join(stray)} is none of {sorted(known)}"
+        missing = [name for name in ("train", *self.dev_sets) if name not in self.files]
+        if self.files and missing:
+            yield f"files: {', '.join(missing)} is missing"
+        if self.submission:
+            # Only its size tells a whole test set from a subset of it.
+            if stray := sorted({*self.submission.files} - {*self.rows}):
+                yield f"submission.files: rows has no size of {', '.join(stray)}"
+            if len(self.submission.labels) != len(self.labels):
+                yield "submission.labels: needs one spelling for each of labels"
 
 
 @cache
