@@ -282,7 +282,7 @@ def test_a_choice_of_the_studys_own() -> None:
         ({"clusters": ["acl_cll"]}, "analyses.clusters: 'acl_cll'.*acl_cl"),
         ({"ablation": {"acl": ["cee"]}}, "analyses.ablation.acl: 'cee'"),
         ({"gradients": {"methods": ["acl"]}}, "gradients.methods: the gate of acl acts"),
-        ({"gradients": {"methods": ["ce"]}}, "gate.mode: log_only needs a term"),
+        ({"gradients": {"methods": ["ce"]}}, "gate.mode: log_only needs an auxiliary loss"),
         ({"sensitivity": {"lambda": [0.5]}}, "did you mean 'lambdas'"),
         ({"audit": {"more": {"x": {"title": "x"}}}}, "analyses.audit.more.x.default: is missing"),
     ],

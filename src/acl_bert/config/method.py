@@ -1,4 +1,4 @@
-"""A method is data: one row of `methods.yaml`, a point in the space the paper spans."""
+"""A method is data: an entry of `methods.yaml`, which sets the keys below."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -112,9 +112,9 @@ class Method(Section):
         if self.combination == "convex" and self.weight > 1:
             yield f"lambda: {self.weight:g} is above 1, where (1−λ)·CE is negative"
         if self.contrastive != "none" and self.distillation != "none":
-            yield f"distillation: {self.distillation}, but contrastive is the term already"
+            yield f"distillation: {self.distillation}, but contrastive names an auxiliary loss"
         if self.gate.mode != "off" and not self.has_term:
-            yield f"gate.mode: {self.gate.mode} needs a term besides CE to judge"
+            yield f"gate.mode: {self.gate.mode} needs an auxiliary loss to judge"
         if self.gate.mode in ("pcgrad", "gradvac") and self.gate.threshold != 90:
             yield f"gate.threshold: {self.gate.threshold:g} is not for {self.gate.mode}; leave it"
         if self.exit_weights != "uniform" and self.regime != "joint":
@@ -143,7 +143,10 @@ class Method(Section):
             if self.start == "teacher":
                 yield "start: teacher, but no teacher is named"
         elif self.start != "teacher" and not self.needs_teacher_items:
-            yield f"teacher: {self.teacher} is not used; use `start: teacher`, or a term with it"
+            yield (
+                f"teacher: {self.teacher} is not used; use `start: teacher`, or an auxiliary loss "
+                "with it"
+            )
         if self.combination == "convex" and self.spares_teacher_exit and self._gates_the_sum:
             yield (
                 "combination: convex, but one gate over the sum cannot leave the teacher's exit "
@@ -163,7 +166,7 @@ class Method(Section):
 
     @property
     def term(self) -> str:
-        """What is added to CE: the contrastive term, a kind of distillation, or none."""
+        """What is added to CE: the contrastive loss, a kind of distillation, or none."""
         return self.contrastive if self.distillation == "none" else self.distillation
 
     @property
@@ -172,7 +175,7 @@ class Method(Section):
 
     @property
     def cosine_temperature(self) -> float | None:
-        """What divides the cosines that are the logits; None where they are linear in h."""
+        """The divisor of the cosines that are the logits; None where logits are linear in h."""
         return self.temperature if self.classifier == "cosine" else None
 
     @property
@@ -190,7 +193,7 @@ class Method(Section):
 
     @property
     def needs_teacher_items(self) -> bool:
-        """Whether each step reads what the teacher makes of its samples."""
+        """Whether each step reads the teacher's outputs for its samples."""
         return self.distillation != "none" or (
             self.contrastive == "acl_cl" and self.teacher_exit == "frozen"
         )
@@ -202,12 +205,12 @@ class Method(Section):
 
     @property
     def ce_weight(self) -> float:
-        """The factor of CE in a batch that keeps its contrastive term; 0: there is no CE."""
+        """The factor of CE in a batch that keeps its auxiliary loss; 0: there is no CE."""
         return 1.0 - self.weight if self.combination == "convex" else 1.0
 
 
 @cache
 def method_rows() -> dict[str, Method]:
-    """The method rows that come with the project, by id."""
+    """The methods that come with the project, by id."""
     text = resources.files("acl_bert.config").joinpath("methods.yaml").read_text("utf-8")
     return {name: Method.model_validate(row) for name, row in yaml.safe_load(text).items()}

@@ -51,7 +51,7 @@ class Training(Section):
         return self.epochs * -(-rows // (self.batch_size * self.gradient_accumulation_steps))
 
 
-# What a task, or a method, may have otherwise than its study.
+# The keys that a task may change.
 TrainingPatch = patch_of(Training)
-# A method's rows are tokenised as those of the others are, and run on the same hardware.
+# All methods share the tokens and the hardware.
 MethodTrainingPatch = patch_of(Training, without=("max_length", "precision", "device", "threads"))
