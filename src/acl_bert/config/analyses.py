@@ -50,7 +50,7 @@ class Gradients(Places):
 
 
 class Choice(Section):
-    """A choice that the paper leaves open (choices.yaml, paper.md's [?] table)."""
+    """A choice that the paper leaves open (choices.yaml, docs/paper.md §2.8)."""
 
     title: str
     """How the table names the choice."""

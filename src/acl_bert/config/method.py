@@ -13,7 +13,7 @@ from acl_bert.config.training import MethodTrainingPatch
 
 
 class Gate(Section):
-    """ACL-Grad: whether a batch keeps its auxiliary loss (paper.md §2), and its rivals."""
+    """ACL-Grad: whether a batch keeps its auxiliary loss (docs/paper.md §2.4); its rivals."""
 
     mode: Literal["off", "log_only", "discard", "pcgrad", "gradvac"] = "off"
     """`discard`: a batch whose angle γ is above the threshold is trained on CE alone. `log_only`: γ

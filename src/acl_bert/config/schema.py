@@ -50,7 +50,7 @@ class Encoder(Section):
 
 
 class Tuning(Section):
-    """λ chosen per task, encoder and method on the selection split (paper.md, [?] table)."""
+    """λ chosen per task, encoder and method on the selection split (docs/paper.md §2.8)."""
 
     enabled: bool = False
     """Whether λ is tuned; if not, each method keeps its own `lambda`."""

@@ -20,7 +20,8 @@ def hold_out(
 ) -> tuple[list[Example], list[Example]]:
     """Split train into rows to train on and rows that choose the model, stratified and in order.
 
-    The latter are `fraction` of all, at most `max_rows` (paper.md §2, row "protocol").
+    The latter are `fraction` of all, at most `max_rows` (docs/paper.md §2.8, row
+    "model selection").
     """
     size = held_out(len(examples), selection)
     return _draw(spec, examples, size, selection.seed, "selection.fraction")
