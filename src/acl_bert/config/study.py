@@ -137,14 +137,21 @@ class Study(StudyKeys):
 
     def methods_of(self, task: str, encoder: str) -> list[str]:
         """The methods that run on a task with an encoder, in the study's order; variants last."""
-        kept = (self.tasks[task].methods, self.encoders[encoder].methods)  # type: ignore[attr-defined]
-        own = [name for name in self.methods if all(not some or name in some for some in kept)]
-        return own + [
-            name
-            for name, variant in self._variants.items()
-            if variant.method in own
-            and any((task, encoder) in self._places_of(asked) for asked in variant.analyses)
-        ]
+        return self._methods_of[task, encoder]
+
+    @cached_property
+    def _methods_of(self) -> dict[tuple[str, str], list[str]]:
+        methods = {}
+        for task, encoder in itertools.product(self.tasks, self.encoders):
+            kept = (self.tasks[task].methods, self.encoders[encoder].methods)  # type: ignore[attr-defined]
+            own = [name for name in self.methods if all(not some or name in some for some in kept)]
+            methods[task, encoder] = own + [
+                name
+                for name, variant in self._variants.items()
+                if variant.method in own
+                and any((task, encoder) in self._places_of(asked) for asked in variant.analyses)
+            ]
+        return methods
 
     def cells(self) -> Iterator[tuple[str, str, str, int]]:
         """Task, encoder, method and seed of every run."""
