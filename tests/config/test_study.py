@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
 from acl_bert.study.planned import planned_runs
@@ -257,7 +257,7 @@ def test_a_row_like_another() -> None:
     study = load_study(
         changed("methods.scl_additive", {"like": "ce_scl", "combination": "additive"})
     )
-    row, model = study.method_row("scl_additive"), method_rows()["ce_scl"]
+    row, model = study.method_row("scl_additive"), known_methods()["ce_scl"]
     assert (row.contrastive, row.combination, row.title) == ("scl", "additive", "scl_additive")
     assert row.model_dump(exclude={"combination", "title"}) == (
         model.model_dump(exclude={"combination", "title"})
@@ -269,7 +269,7 @@ def test_a_row_like_another() -> None:
 
 def test_a_patch_changes_the_key_it_names_and_no_other() -> None:
     study = load_study(changed("methods.acl", {"gate": {"threshold": 75}}))
-    row, known = study.method_row("acl"), method_rows()["acl"]
+    row, known = study.method_row("acl"), known_methods()["acl"]
     assert row.gate.threshold == 75
     assert row.model_dump(exclude={"gate": {"threshold"}}) == (
         known.model_dump(exclude={"gate": {"threshold"}})

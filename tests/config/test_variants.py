@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acl_bert.config.analyses import choices
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
 
@@ -119,7 +119,7 @@ def test_a_tuned_methods_variants_have_its_lambda_but_where_they_are_about_it() 
 
 
 def test_every_choice_can_be_made_for_every_row_that_it_names() -> None:
-    rows = method_rows()
+    rows = known_methods()
     for name, choice in choices().items():
         assert set(choice.methods) <= set(rows), name
     every = study(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from acl_bert.config.base import written
 from acl_bert.config.explain import unknown
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _check_names(study: "Study") -> None:
     }
     for key, names in named.items():
         for name in names:
-            _known(f"analyses.{key}", name, {**study.own_methods, **method_rows()})
+            _known(f"analyses.{key}", name, {**study.own_methods, **known_methods()})
     for kind, section in sections.items():
         for name, entry in section.items():
             for method in entry.methods or ():
@@ -101,7 +101,7 @@ def _check_teacher(method: str, row: Method, teacher: Method) -> None:
             f"{key} has the classifier {teacher.classifier}, {method} {row.classifier}, or "
             "another τ in it; give both the same"
         )
-    if row.has_term and not row.is_multi_exit and row.layers == teacher.layers:
+    if row.has_auxiliary_loss and not row.is_multi_exit and row.layers == teacher.layers:
         raise InputError(
             f"{key} is as deep as {method}, whose one exit would learn nothing from it; give "
             f"{method} `layers`, or a regime with more exits"
@@ -116,7 +116,8 @@ def _check_tuning(study: "Study") -> None:
         key = f"tuning.lambda_of.{taker}"
         _known(key, taker, study.methods)
         _known(key, giver, study.methods)
-        if not study.own_methods[taker].has_term or "lambda" in written(study.methods[taker]):
+        own = study.own_methods[taker]
+        if not own.has_auxiliary_loss or "lambda" in written(study.methods[taker]):
             raise InputError(f"{key}: {taker} has no λ that could be chosen; leave it out")
         if study.tuning.enabled and not study.is_tuned(giver):
             raise InputError(f"{key}: {giver} is not tuned; name one that is")

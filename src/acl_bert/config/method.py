@@ -113,7 +113,7 @@ class Method(Section):
             yield f"lambda: {self.weight:g} is above 1, where (1−λ)·CE is negative"
         if self.contrastive != "none" and self.distillation != "none":
             yield f"distillation: {self.distillation}, but contrastive names an auxiliary loss"
-        if self.gate.mode != "off" and not self.has_term:
+        if self.gate.mode != "off" and not self.has_auxiliary_loss:
             yield f"gate.mode: {self.gate.mode} needs an auxiliary loss to judge"
         if self.gate.mode in ("pcgrad", "gradvac") and self.gate.threshold != 90:
             yield f"gate.threshold: {self.gate.threshold:g} is not for {self.gate.mode}; leave it"
@@ -139,7 +139,7 @@ class Method(Section):
     def _faults_about_the_teacher(self) -> Iterator[str]:
         if self.teacher is None:
             if self.needs_teacher_items:
-                yield f"teacher: {self.term} needs one, such as `teacher: acl`"
+                yield f"teacher: {self.auxiliary_loss} needs one, such as `teacher: acl`"
             if self.start == "teacher":
                 yield "start: teacher, but no teacher is named"
         elif self.start != "teacher" and not self.needs_teacher_items:
@@ -165,13 +165,13 @@ class Method(Section):
             yield f"teacher_exit: live needs a last exit that learns, not regime {self.regime}"
 
     @property
-    def term(self) -> str:
+    def auxiliary_loss(self) -> str:
         """What is added to CE: the contrastive loss, a kind of distillation, or none."""
         return self.contrastive if self.distillation == "none" else self.distillation
 
     @property
-    def has_term(self) -> bool:
-        return self.term != "none"
+    def has_auxiliary_loss(self) -> bool:
+        return self.auxiliary_loss != "none"
 
     @property
     def cosine_temperature(self) -> float | None:
@@ -210,7 +210,7 @@ class Method(Section):
 
 
 @cache
-def method_rows() -> dict[str, Method]:
+def known_methods() -> dict[str, Method]:
     """The methods that come with the project, by id."""
     text = resources.files("acl_bert.config").joinpath("methods.yaml").read_text("utf-8")
     return {name: Method.model_validate(row) for name, row in yaml.safe_load(text).items()}

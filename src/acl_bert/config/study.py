@@ -13,7 +13,7 @@ from acl_bert.config.analyses import Places
 from acl_bert.config.base import merge, written
 from acl_bert.config.checks import check
 from acl_bert.config.explain import explain, nearest, unknown
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.config.run_settings import RunSettings
 
 # mypy looks here for the types of inherited fields.
@@ -50,7 +50,7 @@ class Study(StudyKeys):
         return methods
 
     def _own_method(self, name: str) -> Method:
-        known, keys = method_rows(), written(self.methods[name])
+        known, keys = known_methods(), written(self.methods[name])
         like = keys.pop("like", name)
         base: dict[str, Any] = {}
         if like in known:
@@ -80,9 +80,9 @@ class Study(StudyKeys):
         """
         changed = {}
         for name, method in self.own_methods.items():
-            if name not in method_rows() or "like" in written(self.methods[name]):
+            if name not in known_methods() or "like" in written(self.methods[name]):
                 continue
-            before = method_rows()[name].model_dump(by_alias=True)
+            before = known_methods()[name].model_dump(by_alias=True)
             changes = differences(before, method.model_dump(by_alias=True))
             if keys := [f"{key} {value}" for key, value in changes if key != "title"]:
                 changed[name] = keys
@@ -198,7 +198,7 @@ class Study(StudyKeys):
             self.tuning.enabled
             and method in self.methods
             and method not in self.tuning.lambda_of
-            and self.own_methods[method].has_term
+            and self.own_methods[method].has_auxiliary_loss
             and self.own_methods[method].ce_weight > 0
             and "lambda" not in written(self.methods[method])
         )
@@ -317,7 +317,7 @@ class Study(StudyKeys):
         def kind(m: Method) -> tuple[Any, ...]:
             return m.regime, m.contrastive, m.distillation, m.teacher, m.start, m.layers, m.acts
 
-        known = method_rows()
+        known = known_methods()
         own = self.own_methods.items()
         return frozenset(n for n, m in own if n in known and kind(m) != kind(known[n]))
 

@@ -21,7 +21,7 @@ from acl_bert.config.analyses import (
 )
 from acl_bert.config.base import merge
 from acl_bert.config.explain import explain, unknown
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.errors import InputError
 from acl_bert.files import canonical_hash
 
@@ -135,7 +135,7 @@ class Analysed:
         for name in settings.choices or known:
             choice = known[name]
             _check_known(
-                choice.methods, {**method_rows(), **self.methods}, f"{at}.choices.{name}.methods"
+                choice.methods, {**known_methods(), **self.methods}, f"{at}.choices.{name}.methods"
             )
             every = list(choice.variants.items())
             for variant, keys in every[:1] if settings.variants == "first" else every:

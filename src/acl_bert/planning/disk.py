@@ -139,7 +139,8 @@ def in_bytes(count: float) -> str:
 def _points(cell: Cell) -> int:
     """Of a run's curves in MLflow: one an update and column of history.csv that has a value."""
     row = cell.row
-    columns = 5 + row.has_term + 2 * (row.gate.mode != "off") + (row.gate.mode == "log_only")
+    columns = 5 + row.has_auxiliary_loss
+    columns += 2 * (row.gate.mode != "off") + (row.gate.mode == "log_only")
     return columns * drawn(cell.updates)
 
 

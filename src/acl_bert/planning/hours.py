@@ -90,7 +90,7 @@ class Costs:
         factor = step["regime"][cell.row.regime]
         if gate_over_parameters(cell):
             factor *= step["gate_over_parameters"]["every_exit" if cell.exits > 1 else "one_exit"]
-        elif cell.row.has_term:
+        elif cell.row.has_auxiliary_loss:
             factor *= step["term"]
         speed, padding = self._speeds[run.encoder], costs()["padding"][training.group_by_length]
         steps = training.batches_of(cell.train)

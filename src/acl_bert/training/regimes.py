@@ -69,10 +69,10 @@ class Plan:
         if method.spares_teacher_exit and teacher_depth is None:
             teacher_depth = exits[-1]  # it is the model's own last exit
         self._losses = [
-            ExitLoss(place, weight, method.has_term and layer != teacher_depth)
+            ExitLoss(place, weight, method.has_auxiliary_loss and layer != teacher_depth)
             for place, (layer, weight) in enumerate(zip(exits, weights, strict=True))
         ]
-        if method.has_term and not any(
+        if method.has_auxiliary_loss and not any(
             self._losses[place].term for place in self.regime.learning(1, self._count)
         ):
             raise InputError(
