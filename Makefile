@@ -117,8 +117,9 @@ lint: $(READY) ## check style, types and workflow
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile config/paper.yaml
 
-schema: $(READY) ## regenerate the JSON schema of study files
+schema: $(READY) ## regenerate the JSON schema of study files and the tables of config/README.md
 	$(ACL_BERT) schema > workflow/schemas/study.schema.json
+	$(ACL_BERT:acl_bert=acl_bert.config.reference) config/README.md
 
 lock: ## regenerate requirements.lock from pyproject.toml
 	rm -rf .lock && $(PYTHON) -m venv .lock

@@ -31,7 +31,7 @@ from steps import (
 )
 
 from acl_bert.config.base import merge
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.config.training import Training
 from acl_bert.training import hardware
 from acl_bert.training.batches import train_batches
@@ -86,7 +86,7 @@ def share_of_gemm(setup: Setup) -> list[Row]:
 
 def against_ce(setup: Setup) -> list[Row]:
     """Seconds of a whole update of the other methods, against CE's."""
-    known = method_rows()
+    known = known_methods()
     contenders: dict[str, tuple[Method, float | None]] = {
         "ACL, gate over the encoder": (_gated("encoder"), 1.75),
         "ACL, gate over the representation": (_gated("representation"), 1.05),
@@ -110,7 +110,7 @@ def against_ce(setup: Setup) -> list[Row]:
 
 def exits(setup: Setup) -> list[Row]:
     """Seconds of a whole update with an exit on every layer, against CE's and against JT's."""
-    known = method_rows()
+    known = known_methods()
     every_layer, last = build_ours(setup, every_layer=True), build_ours(setup)
     table = []
     for batch in _batches(setup):
@@ -219,7 +219,7 @@ MEASURES: dict[str, Callable[[Setup], list[Row]]] = {
 
 
 def _gated(scope: str, like: str = "acl") -> Method:
-    row = method_rows()[like].model_dump(by_alias=True)
+    row = known_methods()[like].model_dump(by_alias=True)
     return Method.model_validate(merge(row, {"gate": {"scope": scope}}))
 
 

@@ -8,7 +8,7 @@ import torch
 from measuring import Setup, spread
 from torch import nn
 
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.encoders import resolve_path
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
@@ -18,7 +18,7 @@ from acl_bert.training.regimes import ExitSchedule
 from acl_bert.training.step import training_step
 from acl_bert.training.teacher import Teacher, TeacherItems, cached_teacher, teacher_items
 
-CE = method_rows()["ce"]
+CE = known_methods()["ce"]
 LABELS = ["0", "1"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.config.study import Encoder, RunSettings
 from acl_bert.config.training import Training
 from acl_bert.data.tokens import TokenStore
@@ -18,7 +18,7 @@ from acl_bert.training.obtain import Trainer
 def tiny_settings(method: str | Method, training: Training, seed: int = 1) -> RunSettings:
     """`method`: the id of a row of methods.yaml, or a row of its own, named by its title."""
     method_id, row = (
-        (method, method_rows()[method]) if isinstance(method, str) else (method.title, method)
+        (method, known_methods()[method]) if isinstance(method, str) else (method.title, method)
     )
     return RunSettings(
         task="tiny",

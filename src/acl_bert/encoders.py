@@ -42,7 +42,7 @@ def resolve_path(path: str) -> str:
 
 
 def _lacking(folder: Path) -> str | None:
-    """The first thing that a run needs of an encoder and its folder has not."""
+    """The first file that a run needs of an encoder and that its folder lacks."""
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             return name
@@ -67,9 +67,9 @@ def _folder_in_package(package: str) -> Path:
 
 
 def encoder_fingerprint(path: str, revision: str | None) -> str:
-    """What tells one encoder from another: the hub id and commit, or the local files' content.
+    """A hash of the encoder: of the hub id and commit, or of the local files' content.
 
-    Not the folder's path, so that a study moved to another machine keeps its runs' hashes.
+    The folder's path is not in it: a study moved to another machine keeps its runs' hashes.
     """
     resolved = Path(resolve_path(path))
     if not resolved.is_dir():
@@ -78,10 +78,10 @@ def encoder_fingerprint(path: str, revision: str | None) -> str:
 
 
 def fetch_encoder(path: str, revision: str | None) -> None:
-    """Have all of an encoder here: from then on it loads without network.
+    """Download all files of an encoder that are not in the cache, so that it loads without network.
 
-    Asks the hub for nothing where all is in its cache. Raises InputError where the hub has no such
-    encoder, or not all that a run needs of it, or cannot be reached.
+    Raises InputError where the hub has no such encoder, lacks a file of it that a run needs, or
+    cannot be reached.
     """
     if Path(resolve_path(path)).is_dir():
         return
@@ -114,21 +114,15 @@ def fetch_encoder(path: str, revision: str | None) -> None:
         )
 
 
-def file_at_hand(path: str, revision: str | None, name: str) -> Path | None:
-    """A file of an encoder, local or in the hub's cache; None where it would be downloaded.
+def read_config(path: str, revision: str | None) -> dict[str, Any] | None:
+    """An encoder's config.json, local or in the hub's cache; None where it would be downloaded.
 
     Raises InputError as `resolve_path` does.
     """
-    resolved = Path(resolve_path(path))
-    if resolved.is_dir():
-        return resolved / name
+    folder = Path(resolve_path(path))
+    if folder.is_dir():
+        return read_json(folder / CONFIG)
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(path, name, revision=revision)
-    return Path(found) if isinstance(found, str) else None
-
-
-def read_config(path: str, revision: str | None) -> dict[str, Any] | None:
-    """An encoder's config.json, where it is at hand."""
-    found = file_at_hand(path, revision, CONFIG)
-    return None if found is None else read_json(found)
+    cached = try_to_load_from_cache(path, CONFIG, revision=revision)
+    return read_json(Path(cached)) if isinstance(cached, str) else None

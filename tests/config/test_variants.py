@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acl_bert.config.analyses import choices
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
 
@@ -34,12 +34,12 @@ def audit(**keys: Any) -> Study:
 
 
 def world(of: Study, choice: str) -> dict[str, str]:
-    (found,) = [world["methods"] for world in of.shown()["audit"] if world["choice"] == choice]
+    (found,) = [world["methods"] for world in of.worlds if world["choice"] == choice]
     return found
 
 
 def test_a_study_without_analyses_has_no_variants() -> None:
-    assert study({}).shown()["variants"] == []
+    assert study({}).variants == ()
 
 
 def test_a_variant_is_named_by_what_differs_and_runs_where_its_method_does() -> None:
@@ -73,8 +73,8 @@ def test_analyses_that_need_the_same_runs_share_them() -> None:
             "sensitivity": {"methods": ["acl"], "tasks": ["acceptability"]},
         }
     )
-    assert len(both.shown()["variants"]) == len(set(both.shown()["variants"]))
-    points = both.shown()["sensitivity"]
+    assert len(both.variants) == len(set(both.variants))
+    points = both.points
     assert len(points) == 2 * (5 + 4)
     own = [p for p in points if p["combination"] == "additive" and p["key"] == "temperature"]
     assert {p["value"]: p["method"] for p in own} == {
@@ -110,7 +110,7 @@ def test_a_tuned_methods_variants_have_its_lambda_but_where_they_are_about_it() 
         {"sensitivity": {"methods": ["acl"], "lambdas": [0.5], "temperatures": [0.1]}},
         tuning={"enabled": True},
     )
-    found = {(p["combination"], p["key"]): p["method"] for p in ours.shown()["sensitivity"]}
+    found = {(p["combination"], p["key"]): p["method"] for p in ours.points}
     assert found["additive", "lambda"] == "acl@lambda=0.5"  # not acl, whose λ is chosen
     assert ours.lambda_of("acl@lambda=0.5") is None
     assert ours.lambda_of("acl@temperature=0.1") == "acl"
@@ -119,7 +119,7 @@ def test_a_tuned_methods_variants_have_its_lambda_but_where_they_are_about_it() 
 
 
 def test_every_choice_can_be_made_for_every_row_that_it_names() -> None:
-    rows = method_rows()
+    rows = known_methods()
     for name, choice in choices().items():
         assert set(choice.methods) <= set(rows), name
     every = study(
@@ -127,7 +127,7 @@ def test_every_choice_can_be_made_for_every_row_that_it_names() -> None:
         tasks={"acceptability": {}},
         methods={name: {} for name in rows},
     )
-    worlds = every.shown()["audit"]
+    worlds = every.worlds
     assert len(worlds) == sum(len(choice.variants) for choice in choices().values())
     for world in worlds:
         for method in choices()[world["choice"]].methods:
@@ -137,16 +137,16 @@ def test_every_choice_can_be_made_for_every_row_that_it_names() -> None:
 def test_the_pilot_trains_again_only_what_does_not_observe_anyway() -> None:
     asked = {"gradients": {"tasks": ["acceptability"]}}
     ours = study(asked)
-    assert ours.shown()["observed"] == {
+    assert ours.observed == {
         "ce_scl": "ce_scl@gate.mode=log_only",
         "acl_embed": "acl_embed@gate.mode=log_only",
     }
     assert "ce_scl@gate.mode=log_only" not in ours.methods_of("inference", "tiny")
     observing = {"ce_scl": {"gate": {"mode": "log_only"}}}
     ours = study(asked, methods=METHODS | observing)
-    assert ours.shown()["observed"]["ce_scl"] == "ce_scl"
+    assert ours.observed["ce_scl"] == "ce_scl"
     # They are shown without being asked for.
-    assert study({}, methods=METHODS | observing).shown()["observed"] == {"ce_scl": "ce_scl"}
+    assert study({}, methods=METHODS | observing).observed == {"ce_scl": "ce_scl"}
 
 
 def test_the_pilots_methods_are_observed_in_every_world() -> None:
@@ -157,7 +157,7 @@ def test_the_pilots_methods_are_observed_in_every_world() -> None:
 
 def test_a_world_knows_what_it_is_about_varied_or_not() -> None:
     ours = audit(choices=["anchors"], methods=["acl"])
-    (found,) = ours.shown()["audit"]
+    (found,) = ours.worlds
     assert set(found["methods"]) == {"acl"}
     assert set(found["about"]) == {"acl_embed", "acl", "acl_cl"}
 
@@ -178,9 +178,9 @@ def test_a_lambda_is_never_tuned_by_the_dev_set() -> None:
 
 def test_what_the_study_has_already_is_no_other_way() -> None:
     shuffled = audit(choices=["group_by_length"]).model_copy()
-    assert shuffled.shown()["audit"]
+    assert shuffled.worlds
     ours = study({"audit": {"choices": ["group_by_length"]}}, training={"group_by_length": False})
-    assert ours.shown()["audit"] == [] and ours.shown()["variants"] == []
+    assert ours.worlds == [] and ours.variants == ()
 
 
 def test_an_id_stays_short_enough_for_a_file_name() -> None:
@@ -203,8 +203,8 @@ def test_defaults_of_an_analysis_are_of_what_the_study_has() -> None:
         methods={"ce": {}, "acl": {}},
         tasks={"acceptability": {}},
     )
-    assert {point["of"] for point in ours.shown()["sensitivity"]} == {"acl"}
-    assert ours.shown()["observed"] == {}
+    assert {point["of"] for point in ours.points} == {"acl"}
+    assert ours.observed == {}
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_defaults_of_an_analysis_are_of_what_the_study_has() -> None:
 )
 def test_another_method_under_a_known_id_is_told(row: dict[str, Any], expected: list[str]) -> None:
     ours = study({}, methods={"ce": {}, "acl": row}, tasks={"acceptability": {}})
-    assert ours.shown()["unlike"] == expected
+    assert ours.unlike == set(expected)
 
 
 def test_a_choice_of_the_studys_own() -> None:
@@ -282,7 +282,7 @@ def test_a_choice_of_the_studys_own() -> None:
         ({"clusters": ["acl_cll"]}, "analyses.clusters: 'acl_cll'.*acl_cl"),
         ({"ablation": {"acl": ["cee"]}}, "analyses.ablation.acl: 'cee'"),
         ({"gradients": {"methods": ["acl"]}}, "gradients.methods: the gate of acl acts"),
-        ({"gradients": {"methods": ["ce"]}}, "gate.mode: log_only needs a term"),
+        ({"gradients": {"methods": ["ce"]}}, "gate.mode: log_only needs an auxiliary loss"),
         ({"sensitivity": {"lambda": [0.5]}}, "did you mean 'lambdas'"),
         ({"audit": {"more": {"x": {"title": "x"}}}}, "analyses.audit.more.x.default: is missing"),
     ],

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from acl_bert.data.readers import name_columns, read_tabbed, read_tabbed_quoted, read_table
+from acl_bert.data.readers import name_columns, read_tabbed, read_table
 from acl_bert.errors import InputError
 
 
@@ -14,7 +14,7 @@ def write(path: Path, content: str | bytes) -> Path:
 def test_tabbed_ends_lines_at_line_feeds_only(tmp_path: Path) -> None:
     odd = "one\x85two\u2028three\x0bfour\x1cfive"
     path = write(tmp_path / "a.tsv", f'{odd}\t"1\nnot "closed\t2\r\nlast\t"')
-    assert list(read_tabbed(path)) == [
+    assert list(read_tabbed(path, "none")) == [
         (1, [odd, '"1']),
         (2, ['not "closed', "2"]),
         (3, ["last", '"']),
@@ -23,7 +23,7 @@ def test_tabbed_ends_lines_at_line_feeds_only(tmp_path: Path) -> None:
 
 def test_tabbed_takes_a_byte_order_mark_off(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b"\xef\xbb\xbfQuality\tText\n")
-    assert list(read_tabbed(path)) == [(1, ["Quality", "Text"])]
+    assert list(read_tabbed(path, "none")) == [(1, ["Quality", "Text"])]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_quoted_fields_lose_their_quotes_and_bare_quotes_stay(
     tmp_path: Path, field: str, expected: str
 ) -> None:
     path = write(tmp_path / "a.tsv", f"1\t{field}\t{field}\n2\tb\t0\n3\t{field}\t{field}")
-    assert list(read_tabbed_quoted(path)) == [
+    assert list(read_tabbed(path, "csv")) == [
         (1, ["1", expected, expected]),
         (2, ["2", "b", "0"]),
         (3, ["3", expected, expected]),
@@ -53,7 +53,7 @@ def test_quoted_fields_lose_their_quotes_and_bare_quotes_stay(
 
 def test_quoted_field_over_several_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", '1\t"two\r\nlines\n"\tb\r\n2\tc\t"d\x85\n"')
-    assert list(read_tabbed_quoted(path)) == [
+    assert list(read_tabbed(path, "csv")) == [
         (1, ["1", "two\r\nlines\n", "b"]),
         (4, ["2", "c", "d\x85\n"]),
     ]
@@ -61,7 +61,7 @@ def test_quoted_field_over_several_lines(tmp_path: Path) -> None:
 
 def test_bare_quote_does_not_swallow_the_rows_up_to_the_next_quote(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", '1\t"open\t0\n2\tb\t1\n3\tclosed"\t0\n')
-    assert [fields for _, fields in read_tabbed_quoted(path)] == [
+    assert [fields for _, fields in read_tabbed(path, "csv")] == [
         ["1", '"open', "0"],
         ["2", "b", "1"],
         ["3", 'closed"', "0"],
@@ -108,7 +108,7 @@ def test_tsv_with_a_field_that_starts_with_a_quote_is_ambiguous(tmp_path: Path) 
         ("a.csv", "text,label\na,b\n\nc,d\n", "line 3: 0 fields instead of 2"),
         ("a.csv", 'text,label\na,b\n"c" x,d\n', "line 3: not CSV"),
         ("a.csv", 'text,label\na,b\n"c,d\ne,f\n', "line 3: not CSV"),
-        ("a.csv", "text,text\na,b\n", "line 1: column 'text' stands there twice"),
+        ("a.csv", "text,text\na,b\n", "line 1: column 'text' occurs twice"),
         ("a.tsv", "text\tlabel\na\n", "line 2: 1 fields instead of 2"),
         ("a.jsonl", '{"text": "a"}\n{"text"\n', "line 2: not JSON"),
         ("a.jsonl", '{"text": "a"}\n\n', "line 2: not JSON"),
@@ -137,4 +137,4 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_another_header_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "index\tsentence\n0\ta\n")
     with pytest.raises(InputError, match="line 1: the header is index, sentence, not sentence"):
-        list(name_columns(path, read_tabbed(path), ["sentence", "label"]))
+        list(name_columns(path, read_tabbed(path, "none"), ["sentence", "label"]))

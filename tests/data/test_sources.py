@@ -272,7 +272,7 @@ def test_hub_from_a_copy_of_its_repository(own_cache: Path) -> None:
     [
         (LABELS[::-1], [("a", "b", 0)], "the labels are .*not_entailment.*in that order"),
         (LABELS, [("a", "b", 0), ("c", " ", 0)], "row 2: sentence2 is empty"),
-        (LABELS, [("a", "b", 0), ("c", "d", -1)], "row 2: label -1 is no class"),
+        (LABELS, [("a", "b", 0), ("c", "d", -1)], "row 2: label '-1' is none of 0, 1"),
     ],
 )
 def test_hub_refuses_naming_the_row(

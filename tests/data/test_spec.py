@@ -74,7 +74,7 @@ def test_is_frozen() -> None:
         ("rte", {"limit": {"train": 0}}, r"tasks\.rte\.limit\.train: .*greater than 0"),
         ("rte", {"metrics": ["acc"]}, r"tasks\.rte\.metrics\.0: "),
         ("rte", {"id": "cola"}, r"tasks\.rte\.id: .*leave it out"),
-        ("mine", OWN | {"labels": ["no", "no"]}, "labels: no stands there twice"),
+        ("mine", OWN | {"labels": ["no", "no"]}, "labels: no occurs twice"),
         ("mine", OWN | {"labels": ["no"]}, r"tasks\.mine\.labels: "),
         ("mine", OWN | {"values": {"0": "nope"}}, "values: nope is none of labels"),
         ("mine", OWN | {"selection_metric": "matthews"}, "matthews is none of metrics"),

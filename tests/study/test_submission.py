@@ -12,7 +12,7 @@ from run_folders import finish_run
 from tiny_runs import model_of, train_run
 from words import WORDS
 
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import RunSettings
 from acl_bert.config.training import Training
 from acl_bert.data.prepare import prepare
@@ -119,7 +119,7 @@ def test_from_glues_files_to_the_zip(tmp_path: Path, glue: Source, tiny_encoder:
             method_id="jt",
             seed=1,
             selection_metric="accuracy",
-            method=method_rows()["jt"],
+            method=known_methods()["jt"],
             training=Training(epochs=6, batch_size=16, learning_rate=5e-3, device="cpu"),
         )
     )

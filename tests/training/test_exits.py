@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.data.tokens import TokenStore
 from acl_bert.errors import InputError
 from acl_bert.model.build import build_classifier, start_from
@@ -23,7 +23,7 @@ from acl_bert.training.teacher import TeacherItems, teacher_items
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]
 Gradients = dict[str, torch.Tensor]
-METHODS = method_rows()
+METHODS = known_methods()
 
 
 @pytest.fixture

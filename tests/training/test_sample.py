@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import Encoder, RunSettings
 from acl_bert.config.training import Training
 from acl_bert.data.split import sample
@@ -19,7 +19,7 @@ TRAINING = Training(epochs=2, batch_size=16, device="cpu", precision="fp32")
 
 
 def job(method: str, rows: int | None, encoder: Path, tokens: Path) -> Job:
-    row = method_rows()[method]
+    row = known_methods()[method]
     settings = RunSettings(
         task="tiny",
         encoder="tiny",

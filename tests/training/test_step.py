@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.data.tokens import TokenStore
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
@@ -41,7 +41,7 @@ def model(tiny_encoder: Path) -> EncoderClassifier:
 
 
 def acl(**changes: Any) -> Method:
-    row = method_rows()["acl"].model_dump(by_alias=True)
+    row = known_methods()["acl"].model_dump(by_alias=True)
     row["gate"] |= {
         key: changes.pop(key) for key in ("mode", "scope", "threshold") if key in changes
     }
@@ -54,7 +54,8 @@ def gradients(
     """The gradients that one step leaves, dropout drawn from the same state each time."""
     model = copy.deepcopy(model)
     torch.manual_seed(11)
-    record = training_step(model, *batch, method, LAST if method.has_term else CE_ALONE, **more)
+    exit_losses = LAST if method.has_auxiliary_loss else CE_ALONE
+    record = training_step(model, *batch, method, exit_losses, **more)
     return {
         name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None
     }, record
@@ -92,7 +93,7 @@ def test_a_discarded_step_is_the_ce_step_bit_for_bit(
     # 1e-6 degrees: no two gradients agree so closely, so every step is discarded.
     method = acl(scope=scope, threshold=1e-6, combination=combination)
     ours, record = gradients(model, batch, method)
-    ce, _ = gradients(model, batch, method_rows()["ce"])
+    ce, _ = gradients(model, batch, known_methods()["ce"])
     assert record.gates[3].keep is False
     assert torch.equal(record.loss, record.ce)
     assert same(ours, ce)
@@ -369,7 +370,7 @@ def test_each_exit_has_its_own_target(tiny_encoder: Path, batch: Any) -> None:
 
 
 def test_lacons_choices_reach_its_loss() -> None:
-    row = method_rows()["lacon"].model_dump(by_alias=True)
+    row = known_methods()["lacon"].model_dump(by_alias=True)
     chosen = {"temperature": 0.2, "heads": 3, "regularizer": 0.7}
     method = Method.model_validate(row | chosen)
     h, w = torch.randn(8, 12), torch.randn(2, 12)
@@ -382,7 +383,7 @@ def test_lacons_choices_reach_its_loss() -> None:
 
 def test_lacon_has_no_ce(tiny_encoder: Path, batch: Any) -> None:
     """CE is recorded, the term alone is descended; it reaches projection and label embeddings."""
-    method = method_rows()["lacon"]
+    method = known_methods()["lacon"]
     torch.manual_seed(3)
     model = build_classifier(
         str(tiny_encoder),
@@ -403,14 +404,15 @@ def test_lacon_has_no_ce(tiny_encoder: Path, batch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [method_rows()["ce"], acl(threshold=180), acl(scope="representation")]
+    "method", [known_methods()["ce"], acl(threshold=180), acl(scope="representation")]
 )
 def test_micro_batches_add_up(model: EncoderClassifier, batch: Any, method: Method) -> None:
     model.eval()  # without dropout, so that the same batch twice is the same
     whole, _ = gradients(model, batch, method)
     own = copy.deepcopy(model)
+    exit_losses = LAST if method.has_auxiliary_loss else CE_ALONE
     for _ in range(2):
-        training_step(own, *batch, method, LAST if method.has_term else CE_ALONE, loss_scale=0.5)
+        training_step(own, *batch, method, exit_losses, loss_scale=0.5)
     for name, parameter in own.named_parameters():
         if name in whole:
             torch.testing.assert_close(parameter.grad, whole[name], rtol=1e-5, atol=1e-8)

@@ -12,7 +12,7 @@ from tiny_runs import model_of, tiny_job, tiny_settings, train_run
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import acl_bert.model  # noqa: F401  # makes the models' types known
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import RunSettings
 from acl_bert.config.training import Training
 from acl_bert.data.tokens import TokenStore
@@ -74,7 +74,7 @@ def follow(teacher: Teacher, model_folder: Path, encoder: Path, tokens: Path) ->
     torch.manual_seed(2)
     model = build_classifier(str(encoder), None, ["no", "yes"], "pooler", every_layer=True)
     start_from(model, load_model(model_folder))
-    method, rows = method_rows()["acl_cl"], TokenStore(tokens).split("train")
+    method, rows = known_methods()["acl_cl"], TokenStore(tokens).split("train")
     schedule = ExitSchedule(method, model.exits, teacher_depth=3)
     optimiser = Optimiser(model, TRAINING, 20)
     schedule.train_mode(model)
@@ -192,8 +192,8 @@ def test_the_epoch_is_chosen_by_the_mean_over_exits_or_by_the_last(
         "exit_scores",
         lambda *_: [{"accuracy": x, "f1": 0, "matthews": 0} for x in next(each_epoch)],
     )
-    method = method_rows()["jt"].model_copy(update={"model_selection": model_selection})
-    monkeypatch.setitem(method_rows(), "jt", method)
+    method = known_methods()["jt"].model_copy(update={"model_selection": model_selection})
+    monkeypatch.setitem(known_methods(), "jt", method)
     chosen = run(tmp_path, tiny_encoder, tiny_task, "jt", epochs=2).metrics()["selection"]
     assert chosen["epoch"] == epoch
     assert chosen["value"] == pytest.approx(0.6 if model_selection == "mean" else 0.9)

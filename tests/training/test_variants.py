@@ -11,7 +11,7 @@ import torch
 from tiny_runs import model_of, tiny_job, tiny_settings, train_run
 
 from acl_bert.config.base import merge
-from acl_bert.config.method import Method, method_rows
+from acl_bert.config.method import Method, known_methods
 from acl_bert.config.training import Training
 from acl_bert.model.build import build_classifier, load_model
 from acl_bert.model.classifier import EncoderClassifier
@@ -26,7 +26,7 @@ DEPTH = 3
 
 
 def row(name: str, **changes: Any) -> Method:
-    return Method.model_validate(merge(method_rows()[name].model_dump(by_alias=True), changes))
+    return Method.model_validate(merge(known_methods()[name].model_dump(by_alias=True), changes))
 
 
 class Runs:
@@ -106,7 +106,7 @@ def check(run: RunFolder, method: Method, teacher: RunFolder | None) -> None:
 def check_step(step: Mapping[str, float | None], method: Method) -> None:
     """Which cells are filled, and that loss is what CE and the term make together."""
     alone = method.regime == "alternating" and (step["step"] or 0) % 2 == 1  # the first is update 0
-    term = method.has_term and not (alone and method.spares_teacher_exit)
+    term = method.has_auxiliary_loss and not (alone and method.spares_teacher_exit)
     filled = {"step", "epoch", "loss", "ce", "lr", "grad_norm", "tokens"}
     if term:
         filled.add("contrastive" if method.contrastive != "none" else "distillation")
@@ -130,7 +130,7 @@ def check_step(step: Mapping[str, float | None], method: Method) -> None:
         assert min(ce, whole) <= loss <= max(ce, whole)
 
 
-@pytest.mark.parametrize("name", sorted(method_rows()))
+@pytest.mark.parametrize("name", sorted(known_methods()))
 def test_every_row_of_the_table_runs(runs: Runs, name: str) -> None:
     method = row(name, **({"layers": 2} if name == "static" else {}))  # the encoder has 3 layers
     check(runs(method), method, runs.teacher(method))

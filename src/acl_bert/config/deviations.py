@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import Study, Tuning
 from acl_bert.config.training import Training
 from acl_bert.data.spec import Selection
@@ -57,7 +57,7 @@ def _deviations(study: Study) -> Iterator[str]:
         yield f"training.{change[:-1]}{where}."
     for name, written in study.changed_rows().items():
         yield f"methods.{name}: {', '.join(written)}."
-    if own := [name for name in study.methods if name not in method_rows()]:
+    if own := [name for name in study.methods if name not in known_methods()]:
         yield f"methods: {', '.join(own)}, of the study's own."
     for name, encoder in study.encoders.items():
         if encoder.path not in ENCODERS:
@@ -69,7 +69,8 @@ def _untuned(study: Study) -> Iterator[str]:
     tuning, rows = study.tuning, study.method_rows
     if pairs := [f"{taker} of {giver}" for taker, giver in tuning.lambda_of.items()]:
         yield f"tuning.lambda_of: some methods take the λ of another: {', '.join(pairs)}."
-    weights = {n: row.weight for n, row in rows.items() if row.has_term and row.ce_weight > 0}
+    weighted = {n: row for n, row in rows.items() if row.has_auxiliary_loss and row.ce_weight > 0}
+    weights = {n: row.weight for n, row in weighted.items()}
     if fixed := [f"{n} {weights[n]:g}" for n in study.methods if n in weights.keys() - study.tuned]:
         yield f"tuning: λ of some methods is not tuned: {', '.join(fixed)}."
     sizes = {name: (spec.rows or {}).get("train", 0) for name, spec in study.task_specs.items()}

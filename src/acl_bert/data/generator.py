@@ -1,13 +1,16 @@
 """Stand-in tasks from a small grammar, in the shapes of CoLA, MRPC and MNLI.
 
-In each the label hangs on word order, agreement, who did what to whom or what is negated. Every
-class draws the same words equally often, so counting words does not help and reading does. No
-sentence occurs twice, so train and the dev sets share none.
+The label depends on word order, agreement, who did what to whom, or negation. Every class draws
+the same words equally often, so a model that counts words learns nothing and one that reads does.
+No sentence occurs twice, so train and the dev sets share none.
 """
 
 import random
 from collections.abc import Callable
+from importlib import resources
 from typing import NamedTuple
+
+import yaml
 
 from acl_bert.data.spec import TaskSpec
 from acl_bert.errors import InputError
@@ -23,81 +26,28 @@ class Verb(NamedTuple):
 
 
 class Genre(NamedTuple):
-    """Words that sentences are filled with. Two genres share no content word, only structure."""
+    """The words that sentences are filled with (genres.yaml)."""
 
-    nouns: list[str]  # regular plurals
+    nouns: list[str]
     verbs: list[Verb]
-    doings: list[Verb]  # without an object
-    adjuncts: list[str]  # at most two words, to keep a pair short
-    comparatives: list[tuple[str, str]]  # and their opposites
+    doings: list[Verb]
+    adjuncts: list[str]
+    comparatives: list[tuple[str, str]]
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+def _genre(name: str) -> Genre:
+    text = resources.files(__package__).joinpath("genres.yaml").read_text("utf-8")
+    words = yaml.safe_load(text)[name]
+    return Genre(
+        nouns=words["nouns"].split(),
+        verbs=[Verb(*forms.split("/")) for forms in words["verbs"].split()],
+        doings=[Verb(*forms.split("/")) for forms in words["doings"].split()],
+        adjuncts=words["adjuncts"],
+        comparatives=[tuple(pair.split("/")) for pair in words["comparatives"]],
+    )
 
 
-def _verbs(text: str) -> list[Verb]:
-    return [Verb(*forms.split("/")) for forms in text.split()]
-
-
-PEOPLE = Genre(
-    nouns=_words(
-        "teacher doctor farmer singer driver lawyer nurse artist student soldier pilot baker "
-        "judge writer dancer painter sailor hunter banker actor guard priest cook miner"
-    ),
-    verbs=_verbs(
-        "help/helped/helped see/saw/seen follow/followed/followed thank/thanked/thanked "
-        "visit/visited/visited choose/chose/chosen know/knew/known pay/paid/paid "
-        "invite/invited/invited admire/admired/admired forget/forgot/forgotten "
-        "greet/greeted/greeted"
-    ),
-    doings=_verbs(
-        "leave/left/left arrive/arrived/arrived sing/sang/sung smile/smiled/smiled "
-        "speak/spoke/spoken dance/danced/danced laugh/laughed/laughed write/wrote/written"
-    ),
-    adjuncts=[
-        *_words("yesterday today again outside"),
-        *["at school", "at home", "at work", "on Monday", "last week", "after lunch"],
-        *["at noon", "in town", "on stage", "on Sunday", "in court", "in church"],
-    ],
-    comparatives=[
-        ("older", "younger"),
-        ("taller", "shorter"),
-        ("richer", "poorer"),
-        ("happier", "sadder"),
-        ("faster", "slower"),
-        ("stronger", "weaker"),
-    ],
-)
-
-ANIMALS = Genre(
-    nouns=_words(
-        "dog cat lion bear goat snake monkey rabbit tiger eagle horse bird duck frog rat cow pig "
-        "spider elephant turtle bull owl swan whale"
-    ),
-    verbs=_verbs(
-        "chase/chased/chased bite/bit/bitten smell/smelled/smelled hear/heard/heard "
-        "attack/attacked/attacked catch/caught/caught lick/licked/licked watch/watched/watched "
-        "fear/feared/feared kick/kicked/kicked wake/woke/woken hide/hid/hidden"
-    ),
-    doings=_verbs(
-        "sleep/slept/slept eat/ate/eaten jump/jumped/jumped run/ran/run swim/swam/swum "
-        "fall/fell/fallen drink/drank/drunk hunt/hunted/hunted"
-    ),
-    adjuncts=[
-        *_words("nearby indoors twice upstairs"),
-        *["at night", "at dawn", "at dusk", "in winter", "in spring", "in snow"],
-        *["near water", "under trees", "in summer", "in mud", "on grass", "during storms"],
-    ],
-    comparatives=[
-        ("bigger", "smaller"),
-        ("heavier", "lighter"),
-        ("louder", "quieter"),
-        ("cleaner", "dirtier"),
-        ("wilder", "tamer"),
-        ("thicker", "thinner"),
-    ],
-)
+PEOPLE, ANIMALS = _genre("people"), _genre("animals")
 
 
 def generate(spec: TaskSpec, split: str) -> list[tuple[Texts, str]]:
@@ -107,45 +57,36 @@ def generate(spec: TaskSpec, split: str) -> list[tuple[Texts, str]]:
     frequent. Raises InputError if the task asks for more rows than the grammar has sentences.
     """
     assert spec.generate is not None
-    grammar = GRAMMARS[spec.generate.grammar]
     used: set[str] = set()
     # The splits are made one after the other, since each must avoid the sentences of the former.
     for position, name in enumerate(["train", *spec.dev_sets]):
         rng = random.Random(f"{spec.generate.grammar} {name} {spec.generate.seed}")
         size = spec.generate.train if name == "train" else spec.generate.dev
-        genre = PEOPLE if position < 2 else ANIMALS
-        rows = _fill(grammar, genre, rng, spec.labels, size, used)
-        if rows is None:
-            raise InputError(
-                f"tasks.{spec.id}.generate: the grammar has not enough sentences for {size} rows "
-                f"of {name}; ask for fewer"
-            )
+        rows = _rows(spec, PEOPLE if position < 2 else ANIMALS, rng, size, used)
         if name == split:
             return rows
     raise KeyError(split)
 
 
-def _fill(
-    grammar: Callable[[Genre, random.Random, int], Texts],
-    genre: Genre,
-    rng: random.Random,
-    labels: list[str],
-    size: int,
-    used: set[str],
-) -> list[tuple[Texts, str]] | None:
+def _rows(
+    spec: TaskSpec, genre: Genre, rng: random.Random, size: int, used: set[str]
+) -> list[tuple[Texts, str]]:
+    assert spec.generate is not None
+    grammar = GRAMMARS[spec.generate.grammar]
     rows: list[tuple[Texts, str]] = []
     failures = 0
     while len(rows) < size:
-        label = len(rows) % len(labels)
+        label = len(rows) % len(spec.labels)
         texts = tuple(_sentence(text) for text in grammar(genre, rng, label))
-        if len(set(texts)) < len(texts) or used & set(texts):
-            failures += 1
-            if failures == _PATIENCE:
-                return None
-            continue
-        failures = 0
-        used.update(texts)
-        rows.append((texts, labels[label]))
+        if len(set(texts)) == len(texts) and not used & set(texts):
+            failures = 0
+            used.update(texts)
+            rows.append((texts, spec.labels[label]))
+        elif (failures := failures + 1) == _PATIENCE:
+            raise InputError(
+                f"tasks.{spec.id}.generate: the grammar has not enough sentences for {size} rows "
+                "of a split; ask for fewer"
+            )
     rng.shuffle(rows)
     return rows
 

@@ -30,6 +30,8 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
             "leave out one of the two"
         )
     taken = {name: limit(spec, rows, _limit_of(spec, name), name) for name, rows in given.items()}
+    official = spec.rows if source.kind in ("hub", "glue") else {}
+    subset = any(len(taken[name]) < official.get(name, len(given[name])) for name in given)
     origin = {name: name for name in given}  # split -> the source's split that it comes from
     if "selection" not in taken:
         if selection.split == "dev":
@@ -39,12 +41,15 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
             origin["selection"] = "train"
     names = ("train", "selection", *spec.dev_sets, *spec.test_sets)
     order = [name for name in names if name in taken]
-    official = spec.rows if source.kind in ("hub", "glue") else {}
+    digest = hashlib.sha256(json.dumps(spec.labels).encode())  # whoever has the same rows has it
 
     with atomic_folder(folder) as aside:
         for name in order:
-            with (aside / f"{name}.jsonl").open("w", encoding="utf-8", newline="\n") as stream:
-                stream.writelines(_line(example) for example in taken[name])
+            digest.update(f"\n{name} {len(taken[name])}\n".encode())
+            with (aside / f"{name}.jsonl").open("wb") as stream:
+                for line in map(_line, taken[name]):
+                    digest.update(line)
+                    stream.write(line)
         task = {
             "task": spec.id,
             "title": spec.title,
@@ -55,11 +60,7 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
             "dev_sets": spec.dev_sets,
             "source": source.kind,
             "stand_in": STAND_IN if source.kind == "generator" else None,
-            "subset": any(
-                len(rows) < official.get(name, len(given[name]))
-                or _cut(given[name], _limit_of(spec, name))
-                for name, rows in given.items()
-            ),
+            "subset": subset,
             "splits": {
                 name: {
                     "rows": len(taken[name]),
@@ -69,7 +70,7 @@ def prepare(spec: TaskSpec, source: Source, selection: Selection, folder: Path) 
                 for name in order
             },
             "determined_by": _determined_by(spec, source, selection),
-            "fingerprint": _fingerprint(spec.labels, {name: taken[name] for name in order}),
+            "fingerprint": digest.hexdigest(),
         }
         (aside / TASK).write_text(to_json(task), encoding="utf-8")
 
@@ -133,22 +134,8 @@ def _limit_of(spec: TaskSpec, split: str) -> int | None:
     return spec.limit.dev if split in spec.dev_sets else None
 
 
-def _cut(rows: list[Example], size: int | None) -> bool:
-    return size is not None and size < len(rows)
-
-
-def _line(example: Example) -> str:
+def _line(example: Example) -> bytes:
     row = {"index": example.index, "text": example.text}
     if example.label is not None:
         row["label"] = example.label
-    return json.dumps(row, ensure_ascii=False) + "\n"
-
-
-def _fingerprint(labels: list[str], splits: Mapping[str, list[Example]]) -> str:
-    """sha256 over label names, splits and rows: whoever has the same data has the same one."""
-    digest = hashlib.sha256(json.dumps(labels).encode())
-    for name, examples in splits.items():
-        digest.update(f"\n{name} {len(examples)}\n".encode())
-        for example in examples:
-            digest.update(_line(example).encode())
-    return digest.hexdigest()
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode()

@@ -1,20 +1,30 @@
-"""Files of rows, read without losing or merging one: tab-separated, CSV, JSON lines.
+"""Files of rows: tab-separated, CSV, JSON lines.
 
-Every reader yields `(line, {column: value})`, the line being the 1-based one on which the row
-starts, and raises InputError naming file, line and remedy for a row that it cannot read.
+The libraries' readers give no line numbers, merge lines at quotation marks or drop faulty rows.
+These yield `(line, {column: value})`, the line being the one on which the row starts, from 1, and
+raise InputError naming file, line and remedy for a row that they cannot read.
 """
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from acl_bert.errors import InputError, first_line
 
 Row = tuple[int, dict[str, Any]]
+Fields = Iterator[tuple[int, list[str]]]
+
 _POINTERS = {b"version https://git-lfs": "git lfs pull", b"/annex/objects/": "git annex get"}
+# A field and what ends it. It is quoted if it starts with a quotation mark and the next one that
+# is not doubled ends it; else its marks are characters. A quoted field may hold line feeds but no
+# tab: otherwise a bare mark would swallow all rows up to the next mark.
+_FIELD = re.compile(
+    r'(?:"(?P<quoted>[^"\t]*(?:""[^"\t]*)*)"|(?P<plain>[^\t\n]*?))\r?(?P<end>[\t\n]|\Z)'
+)
 
 
 def read_text(path: Path) -> str:
@@ -46,94 +56,26 @@ def read_text(path: Path) -> str:
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
     """The text's lines, numbered from 1.
 
-    Only a line feed ends a line: str.splitlines would also break at U+0085 or U+2028, which stand
+    Only a line feed ends a line: str.splitlines would also break at U+0085 or U+2028, which occur
     inside GLUE's sentences.
     """
-    lines = text.split("\n")
-    if lines[-1] == "":  # the file ends with a line feed, as not every one does
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         yield number, line.removesuffix("\r")
 
 
-def read_tabbed(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Fields between tabs; a quote is a character like any other."""
-    for number, line in lines_of(read_text(path)):
-        yield number, line.split("\t")
+def read_tabbed(path: Path, quoting: str | None) -> Fields:
+    """Fields between tabs.
 
-
-def read_tabbed_quoted(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Fields between tabs, some of them CSV-quoted, as in QQP.
-
-    A field is quoted if it starts with a quote and can be read to a closing quote, inner quotes
-    being doubled, that ends the field; it may then hold line feeds. Otherwise its quotes are
-    characters. It may not hold a tab: a bare quote would swallow whole rows up to the next one.
+    `quoting`: "none", a quotation mark is a character like any other; "csv", some fields are
+    CSV-quoted, as in QQP; None, a field that starts with a mark is refused as ambiguous.
     """
     text = read_text(path)
-    at, line = 0, 1
-    while at < len(text):
-        start, fields, more = line, [], True
-        while more:
-            end = _closing_quote(text, at) if text.startswith('"', at) else None
-            if end is not None:
-                fields.append(text[at + 1 : end].replace('""', '"'))
-                line += text.count("\n", at, end)
-                at = end + 1
-            else:
-                end = _field_end(text, at)
-                fields.append(text[at:end].removesuffix("\r"))
-                at = end
-            if text.startswith("\r\n", at):
-                at += 1
-            more = text.startswith("\t", at)
-            at += 1  # over the tab or line feed
-        yield start, fields
-        line += 1
-
-
-def _field_end(text: str, at: int) -> int:
-    ends = [end for end in (text.find("\t", at), text.find("\n", at)) if end >= 0]
-    return min(ends, default=len(text))
-
-
-def _closing_quote(text: str, at: int) -> int | None:
-    """Where the quoted field that opens at `at` closes; None if it is not one."""
-    limit = text.find("\t", at)
-    end = at
-    while True:
-        end = text.find('"', end + 1, limit if limit >= 0 else len(text))
-        if end < 0:
-            return None
-        if text.startswith('"', end + 1):  # a doubled one
-            end += 1
-        elif end + 1 == len(text) or text.startswith(("\t", "\n", "\r\n"), end + 1):
-            return end
-        else:
-            return None
-
-
-def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Comma-separated fields; a quoted one may hold commas, doubled quotes and line feeds."""
-    csv.field_size_limit(2**31 - 1)  # a text may be longer than the 128 KiB that are the default
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise InputError(
-                f"{path}: line {line}: not CSV ({error}); double the quotes inside a field "
-                "and put the field between quotes"
-            ) from None
-        yield line, fields
-
-
-def read_unquoted_or_refuse(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Fields between tabs where no field starts with a quote, so that nothing need be guessed."""
-    for number, fields in read_tabbed(path):
-        if any(field.startswith('"') for field in fields):
+    if quoting == "csv":
+        yield from _quoted(text)
+        return
+    for number, line in lines_of(text):
+        fields = line.split("\t")
+        if quoting is None and any(field.startswith('"') for field in fields):
             raise InputError(
                 f"{path}: line {number}: a field starts with a quote; say whether quotes enclose "
                 "fields (`quoting: csv`) or are part of the text (`quoting: none`)"
@@ -141,11 +83,38 @@ def read_unquoted_or_refuse(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield number, fields
 
 
+def _quoted(text: str) -> Fields:
+    at, line = 0, 1
+    while at < len(text):
+        start, fields, end = line, [], "\t"
+        while end == "\t":
+            match = _FIELD.match(text, at)
+            assert match  # every text starts with some field
+            quoted, plain, end = match.groups()
+            fields.append(plain if quoted is None else quoted.replace('""', '"'))
+            line += match[0].count("\n")
+            at = match.end()
+        yield start, fields
+
+
+def read_csv(path: Path) -> Fields:
+    """Comma-separated fields; a quoted one may hold commas, doubled quotes and line feeds."""
+    csv.field_size_limit(2**31 - 1)  # a text may be longer than the 128 KiB that are the default
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    line = 1
+    try:
+        for fields in reader:
+            yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{path}: line {line}: not CSV ({error}); double the quotes inside a field "
+            "and put the field between quotes"
+        ) from None
+
+
 def name_columns(
-    path: Path,
-    rows: Iterator[tuple[int, list[str]]],
-    columns: Sequence[str] | None = None,
-    header: bool = True,
+    path: Path, rows: Fields, columns: Sequence[str] | None = None, header: bool = True
 ) -> Iterator[Row]:
     """Rows of fields as rows by column.
 
@@ -156,27 +125,26 @@ def name_columns(
         _, found = next(rows)
         twice = sorted({name for name in found if found.count(name) > 1})
         if twice:
-            raise InputError(f"{path}: line 1: column {twice[0]!r} stands there twice; rename one")
+            raise InputError(f"{path}: line 1: column {twice[0]!r} occurs twice; rename one")
         if columns is not None and found != list(columns):
             raise InputError(
-                f"{path}: line 1: the header is {_shown(found)}, not {_shown(columns)}; "
+                f"{path}: line 1: the header is {_abridged(found)}, not {_abridged(columns)}; "
                 "is it the task's own file?"
             )
         columns = found
-    if columns is None:
-        raise ValueError("columns are needed where there is no header")
+    assert columns is not None, "a file without a header needs the names of its columns"
     for line, fields in rows:
         if len(fields) != len(columns):
             raise InputError(
                 f"{path}: line {line}: {len(fields)} fields instead of {len(columns)} "
-                f"({_shown(columns)}); mend or remove that line"
+                f"({_abridged(columns)}); mend or remove that line"
             )
         yield line, dict(zip(columns, fields, strict=True))
 
 
-def _shown(columns: Sequence[str]) -> str:
-    shown = ", ".join(columns)
-    return shown if len(shown) <= 200 else shown[:197] + "..."
+def _abridged(columns: Sequence[str]) -> str:
+    text = ", ".join(columns)
+    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def read_json_lines(path: Path) -> Iterator[Row]:
@@ -196,24 +164,17 @@ def read_json_lines(path: Path) -> Iterator[Row]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return row
 
 
-TABBED: dict[str | None, Callable[[Path], Iterator[tuple[int, list[str]]]]] = {
-    "none": read_tabbed,
-    "csv": read_tabbed_quoted,
-    None: read_unquoted_or_refuse,
-}
-
-
 def read_table(path: Path, quoting: str | None = None) -> Iterator[Row]:
-    """A user's file, by its suffix; `quoting` is that of a .tsv file."""
+    """A user's file, by its suffix; `quoting` is that of a .tsv file (see `read_tabbed`)."""
     match path.suffix.lower():
         case ".csv":
             return name_columns(path, read_csv(path))
         case ".tsv":
-            return name_columns(path, TABBED[quoting](path))
+            return name_columns(path, read_tabbed(path, quoting))
         case ".jsonl":
             return read_json_lines(path)
         case suffix:

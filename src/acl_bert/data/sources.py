@@ -1,9 +1,9 @@
-"""Where rows come from: four sources behind one call.
+"""Where rows come from: four sources, one function each.
 
-`read(spec, source, split)` gives every row of one split, checked, in the source's order, or raises
-InputError naming the place. A new source is a function of this kind and its line in SOURCES.
+A new source is one more function that reads a split, and its line in SOURCES.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from acl_bert.errors import InputError, first_line
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row: its position in the source split, one or two texts, the class id (None in test)."""
+    """A row: its index in the source's split, one or two texts, the class (None if unlabelled)."""
 
     index: int
     text: list[str]
@@ -55,17 +55,16 @@ def splits_of(spec: TaskSpec, source: Source) -> list[str]:
 
 
 def read(spec: TaskSpec, source: Source, split: str) -> list[Example]:
-    """All rows of a split, with the number of them checked against the official one."""
+    """All rows of a split, in the source's order.
+
+    Raises InputError, naming the row, for a fault in one, and where there are not as many as the
+    official data set has.
+    """
     examples = SOURCES[source.kind](spec, source, split)
-    if source.kind in ("hub", "glue"):
-        _check_count(spec, source, split, len(examples))
-    return examples
-
-
-def _check_count(spec: TaskSpec, source: Source, split: str, found: int) -> None:
-    official = spec.rows.get(split)
-    if official is None or found == official or (spec.subset and found < official):
-        return
+    found = len(examples)
+    official = spec.rows.get(split, found) if source.kind in ("hub", "glue") else found
+    if found == official or (spec.subset and found < official):
+        return examples
     place = glue_path(spec, source, split) if source.kind == "glue" else f"{spec.id}, {split}"
     remedy = f"fetch it again, or set tasks.{spec.id}.rows.{split} if it is another release"
     if found < official:
@@ -76,15 +75,11 @@ def _check_count(spec: TaskSpec, source: Source, split: str, found: int) -> None
 def local_files(spec: TaskSpec, source: Source) -> list[Path]:
     """The files on this machine that the rows come from, as far as they are there now."""
     paths: list[Path] = []
-    if source.kind == "glue" and source.folder is not None:
-        paths = [glue_path(spec, source, split) for split in splits_of(spec, source)]
-    elif source.kind == "files":
-        paths = [
-            Path(source.folder or "", spec.files[split]).expanduser()
-            for split in splits_of(spec, source)
-        ]
-    elif source.kind == "hub" and source.folder is not None and spec.hub is not None:
+    if source.kind == "hub" and source.folder is not None and spec.hub is not None:
         paths = sorted(Path(source.folder, spec.hub.config).glob("*.parquet"))
+    elif source.kind == "files" or (source.kind == "glue" and source.folder is not None):
+        path_of = own_path if source.kind == "files" else glue_path
+        paths = [path_of(spec, source, split) for split in splits_of(spec, source)]
     return [path for path in paths if path.is_file()]
 
 
@@ -127,18 +122,16 @@ def read_hub(spec: TaskSpec, source: Source, split: str) -> list[Example]:
             f"{place}: the labels are {feature.names}, not {spec.labels}; "
             f"write tasks.{spec.id}.labels in that order"
         )
-    numbered = {i: i for i in range(len(spec.labels))}
+    classes: dict[str, int | None] = {str(i): i for i in range(len(spec.labels))}
     if split in spec.test_sets:
-        numbered[-1] = None  # type: ignore[assignment]
-    columns = [rows[column][:] for column in spec.text]
-    examples = []
-    for index, (label, *text) in enumerate(zip(rows[spec.label][:], *columns, strict=True)):
-        where = f"{place}: row {index + 1}"
-        check_text(where, spec.text, text)
-        if label not in numbered:
-            raise InputError(f"{where}: label {label!r} is no class of {spec.labels}")
-        examples.append(Example(index, text, numbered[label]))
-    return examples
+        classes["-1"] = None
+    columns = [*spec.text, spec.label]
+    table = zip(*(rows[column][:] for column in columns), strict=True)
+    named = (
+        (f"{place}: row {number}", dict(zip(columns, values, strict=True)))
+        for number, values in enumerate(table, start=1)
+    )
+    return _examples(spec, named, spec.text, spec.label, split, classes)
 
 
 def _refuse_pointer(path: Path) -> None:
@@ -165,32 +158,34 @@ def glue_path(spec: TaskSpec, source: Source, split: str) -> Path:
     return path
 
 
+def own_path(spec: TaskSpec, source: Source, split: str) -> Path:
+    """The user's own file of a split."""
+    return Path(source.folder or "", spec.files[split]).expanduser()
+
+
 def read_glue(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From a folder in the layout of GLUE's download."""
     path = glue_path(spec, source, split)
     assert spec.glue is not None
     file = spec.glue.files[split]
-    rows = readers.name_columns(
-        path, readers.TABBED[spec.glue.quoting](path), file.columns, header=file.header
-    )
-    text, label = spec.glue.text or spec.text, spec.glue.label or spec.label
-    return _examples(spec, path, rows, text, label, split)
+    fields = readers.read_tabbed(path, spec.glue.quoting)
+    rows = readers.name_columns(path, fields, file.columns, file.header)
+    columns = spec.glue.text or spec.text, spec.glue.label or spec.label
+    return _examples_of_file(spec, path, rows, *columns, split)
 
 
 def read_files(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From the user's own files."""
-    path = Path(source.folder or "", spec.files[split]).expanduser()
+    path = own_path(spec, source, split)
     rows = readers.read_table(path, spec.quoting)
-    return _examples(spec, path, rows, spec.text, spec.label, split)
+    return _examples_of_file(spec, path, rows, spec.text, spec.label, split)
 
 
 def read_generated(spec: TaskSpec, source: Source, split: str) -> list[Example]:
     """From the grammar (generator.py)."""
-    assert spec.generate is not None
-    rows = generator.generate(spec, split)
     return [
         Example(index, list(text), spec.labels.index(label))
-        for index, (text, label) in enumerate(rows)
+        for index, (text, label) in enumerate(generator.generate(spec, split))
     ]
 
 
@@ -202,7 +197,7 @@ SOURCES: dict[str, Callable[[TaskSpec, Source, str], list[Example]]] = {
 }
 
 
-def _examples(
+def _examples_of_file(
     spec: TaskSpec,
     path: Path,
     rows: Iterable[readers.Row],
@@ -213,30 +208,49 @@ def _examples(
     classes = {name: i for i, name in enumerate(spec.labels)}
     if spec.values:  # a file that spells a label otherwise has to do so throughout
         classes = {spelling: classes[name] for spelling, name in spec.values.items()}
-    examples = []
-    for index, (line, row) in enumerate(rows):
-        where = f"{path}: line {line}"
-        _check_columns(where, text_columns, row)
-        text = [row[column] for column in text_columns]
-        check_text(where, text_columns, text)
-        label = None
-        # Test files have no labels in GLUE; a user's may.
-        if split not in spec.test_sets or label_column in row:
-            _check_columns(where, [label_column], row)
-            label = _class_of(where, spec, label_column, row[label_column], classes)
-        examples.append(Example(index, text, label))
+    named = ((f"{path}: line {line}", row) for line, row in rows)
+    examples = _examples(spec, named, text_columns, label_column, split, classes)
     if not examples:
         raise InputError(f"{path}: line 2: no rows; give the file some")
     return examples
 
 
-def _check_columns(where: str, columns: list[str], row: Mapping[str, Any]) -> None:
-    for column in columns:
-        if column not in row:
-            raise InputError(
-                f"{where}: no column {column!r} among {', '.join(row)}; "
-                "name the task's columns in `text` and `label`"
-            )
+def _examples(
+    spec: TaskSpec,
+    rows: Iterable[tuple[str, Mapping[str, Any]]],
+    text_columns: list[str],
+    label_column: str,
+    split: str,
+    classes: Mapping[str, int | None],
+) -> list[Example]:
+    """Each row checked; `rows` are (where the row is, its columns), `classes` by label."""
+    examples = []
+    for index, (where, row) in enumerate(rows):
+        # Test files have no labels in GLUE; a user's may.
+        labelled = split not in spec.test_sets or label_column in row
+        for column in (*text_columns, label_column) if labelled else text_columns:
+            if column not in row:
+                raise InputError(
+                    f"{where}: no column {column!r} among {', '.join(row)}; "
+                    "name the task's columns in `text` and `label`"
+                )
+        text = [row[column] for column in text_columns]
+        check_text(where, text_columns, text)
+        label = None
+        if labelled:
+            value = row[label_column]
+            if value is None or value == "":
+                raise InputError(f"{where}: {label_column} is empty; fill it in or remove that row")
+            spelling = value if isinstance(value, str) else json.dumps(value)
+            if spelling not in classes:
+                raise InputError(
+                    f"{where}: {label_column} {spelling!r} is none of {', '.join(classes)}; mend "
+                    f"that row, or tasks.{spec.id}.labels (or .values, where the file spells a "
+                    "label in its own way)"
+                )
+            label = classes[spelling]
+        examples.append(Example(index, text, label))
+    return examples
 
 
 def check_text(where: str, columns: list[str], text: list[Any]) -> None:
@@ -248,23 +262,3 @@ def check_text(where: str, columns: list[str], text: list[Any]) -> None:
             raise InputError(f"{where}: {column} holds half a character pair; write it as UTF-8")
         if not value.strip():
             raise InputError(f"{where}: {column} is empty; fill it in or remove that row")
-
-
-def _class_of(
-    where: str, spec: TaskSpec, column: str, value: Any, classes: Mapping[str, int]
-) -> int:
-    if value is None or value == "":
-        raise InputError(f"{where}: {column} is empty; fill it in or remove that row")
-    spelling = value if isinstance(value, str) else _json_spelling(value)
-    if spelling not in classes:
-        raise InputError(
-            f"{where}: {column} {spelling!r} is none of {', '.join(classes)}; mend that row, or "
-            f"tasks.{spec.id}.labels (or .values, where the file spells a label in its own way)"
-        )
-    return classes[spelling]
-
-
-def _json_spelling(value: Any) -> str:
-    import json
-
-    return json.dumps(value)

@@ -1,6 +1,6 @@
 """What a task is, and where a study takes its rows from: plain data, checked when it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, Self
@@ -32,98 +32,100 @@ SplitName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 class Source(Section):
     """Where the rows of a study's tasks come from."""
 
-    kind: SourceKind = Field(
-        default="hub",
-        description="hub: the Hugging Face hub, or a local copy of the data set's repository; "
-        "glue: a local folder in GLUE's TSV layout; files: the `files` of each task; "
-        "generator: generated stand-in data.",
-    )
-    folder: str | None = Field(
-        default=None,
-        description="The local folder: of GLUE's TSV files (glue), of a copy of the hub's "
-        "repository (hub), or the one that the tasks' relative paths start from (files).",
-    )
-    dataset: str = Field(default="nyu-mll/glue", description="Hub id of the data set.")
-    revision: str | None = Field(
-        default="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
-        description="Commit of the data set on the hub; null takes the newest.",
-    )
-    test: bool = Field(
-        default=False,
-        description="Read the test split too, which has no labels in GLUE (hub, glue).",
-    )
+    kind: SourceKind = "hub"
+    """`hub`: the Hugging Face hub, or a local copy of the data set's repository. `glue`: a local
+    folder in GLUE's TSV layout. `files`: your own CSV, TSV or JSONL files, named by each task.
+    `generator`: generated stand-in data, no network."""
+    folder: str | None = None
+    """The local folder: GLUE's (`glue`), the copy of the hub's repository (`hub`), or the one from
+    which relative paths start (`files`). `make reproduce GLUE_DIR=…` sets it, with `kind: glue`."""
+    dataset: str = "nyu-mll/glue"
+    """The hub's id of the data set."""
+    revision: str | None = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+    """Commit of the data set on the hub; `null` takes the newest."""
+    test: bool = False
+    """Read the test split too, which has no labels in GLUE."""
 
 
 class Selection(Section):
     """On which rows the best epoch and λ are chosen (docs/paper.md §2.8)."""
 
-    split: Literal["held_out", "dev"] = Field(
-        default="held_out",
-        description="held_out: rows held out of train; dev: the dev set itself, as older work did.",
-    )
-    fraction: float = Field(default=0.1, gt=0, lt=1, description="Share of train that is held out.")
-    max_rows: PositiveInt = Field(default=2000, description="At most so many rows are held out.")
-    seed: Seed = Field(
-        default=13,
-        description="Seed of the hold-out; not a training seed, so all runs share it.",
-    )
+    split: Literal["held_out", "dev"] = "held_out"
+    """`held_out`: rows held out of train. `dev`: the dev set itself, as older work did."""
+    fraction: float = Field(0.1, gt=0, lt=1)
+    """Fraction of train that is held out, stratified by class."""
+    max_rows: PositiveInt = 2000
+    """The most rows that are held out."""
+    seed: Seed = 13
+    """Seed of the hold-out. Not a training seed: all runs share the split."""
 
 
 class Limit(Section):
     """Fewer rows than the source has, drawn stratified and always the same ones."""
 
-    train: PositiveInt | None = Field(
-        default=None,
-        description="Rows taken from train, before the selection split is held out of them.",
-    )
-    dev: PositiveInt | None = Field(default=None, description="Rows taken from each dev set.")
+    train: PositiveInt | None = None
+    """Rows taken from train, before the selection split is held out; all where left out."""
+    dev: PositiveInt | None = None
+    """Rows taken from each dev set; all where left out."""
 
 
 class HubLayout(Section):
     """Where a task is found in the hub's data set."""
 
-    config: str = Field(description="Name of the data set's configuration.")
-    splits: dict[SplitName, str] = Field(description="Our split name -> the hub's.")
+    config: str
+    """Name of the data set's configuration."""
+    splits: dict[SplitName, str]
+    """Split of the task → its name on the hub."""
 
 
 class GlueFile(Section):
     """One TSV file of GLUE."""
 
     name: str
-    columns: list[str] = Field(min_length=1, description="All its columns, in order.")
-    header: bool = Field(default=True, description="Whether its first line names the columns.")
+    """The file's name."""
+    columns: list[str] = Field(min_length=1)
+    """All its columns, in order."""
+    header: bool = True
+    """Whether its first line names the columns."""
 
 
 class GlueLayout(Section):
     """Where a task is found in GLUE's TSV folder."""
 
     folder: str
+    """The task's folder in `source.folder`."""
     files: dict[SplitName, GlueFile]
-    text: list[str] | None = Field(
-        default=None, description="Text columns, where not those of the hub."
-    )
-    label: str | None = Field(default=None, description="Label column, where not that of the hub.")
-    quoting: Quoting = Field(
-        "none", description="none: a quote is a character; csv: some fields are CSV-quoted."
-    )
+    """Split → its file."""
+    text: list[str] | None = None
+    """The text columns, where the files name them otherwise than the task's `text`."""
+    label: str | None = None
+    """The label's column, where the files name it otherwise than the task's `label`."""
+    quoting: Quoting = "none"
+    """`none`: a quotation mark is a character. `csv`: it may enclose a field, as in QQP."""
 
 
 class Submission(Section):
     """How GLUE's server wants the predictions of a task's test sets (https://gluebenchmark.com)."""
 
     files: dict[SplitName, Annotated[str, StringConstraints(pattern=r"^[\w-]+\.tsv$")]] = Field(
-        min_length=1, description="Test set -> name of its file."
+        min_length=1
     )
-    labels: list[Spelling] = Field(description="How the server spells each of the task's labels.")
+    """Test set → the file's name."""
+    labels: list[Spelling]
+    """How the server spells each of the task's labels."""
 
 
 class Generate(Section):
     """Which grammar a generated task comes from (generator.py), and its sizes."""
 
     grammar: Literal["acceptability", "paraphrase", "inference"]
-    train: PositiveInt = Field(default=448, description="Rows, the selection split included.")
-    dev: PositiveInt = Field(default=256, description="Rows of each dev set.")
+    """Which grammar: `acceptability`, `paraphrase` or `inference`."""
+    train: PositiveInt = 448
+    """Rows of train, the selection split included."""
+    dev: PositiveInt = 256
+    """Rows of each dev set."""
     seed: Seed = 7
+    """Seed of the generator."""
 
 
 class TaskSpec(Section):
@@ -134,42 +136,42 @@ class TaskSpec(Section):
 
     id: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     title: str
-    text: list[str] = Field(
-        min_length=1, max_length=2, description="One or two columns of text (hub, files)."
-    )
-    label: str = Field(default="label", description="The label's column (hub, files).")
-    labels: list[Spelling] = Field(min_length=2, description="Label names; the index is the class.")
-    values: dict[Spelling, Spelling] = Field(
-        default_factory=dict,
-        description="How a file spells a label -> its name in `labels`, where they differ.",
-    )
+    """How tables and figures name the task."""
+    text: list[str] = Field(min_length=1, max_length=2)
+    """One or two columns of text (`hub`, `files`)."""
+    label: str = "label"
+    """The label's column (`hub`, `files`)."""
+    labels: list[Spelling] = Field(min_length=2)
+    """Names of the labels; the position in the list is the class. With two, the second is the
+    positive one of F1."""
+    values: dict[Spelling, Spelling] = Field(default_factory=dict)
+    """How a file spells a label → its name in `labels`, where they differ."""
     metrics: list[Metric] = Field(min_length=1)
+    """The reported metrics, of `accuracy`, `f1`, `accuracy_f1` (their mean), `matthews`."""
     selection_metric: Metric
-    dev_sets: dict[SplitName, str] = Field(
-        default_factory=lambda: {"dev": ""},
-        description="Dev set -> suffix of its metrics' names.",
-    )
-    rows: dict[SplitName, PositiveInt] = Field(
-        default_factory=dict, description="Official sizes, checked for the sources hub and glue."
-    )
-    subset: bool = Field(
-        default=False,
-        description="Accept fewer rows than the official ones (and files named *.subset.tsv).",
-    )
+    """The one of `metrics` that chooses the best epoch and λ."""
+    dev_sets: dict[SplitName, str] = Field(default_factory=lambda: {"dev": ""})
+    """Dev set → suffix of its metrics' names. MNLI: `{dev: "", dev_mm: "_mm"}`."""
+    rows: dict[SplitName, PositiveInt] = Field(default_factory=dict)
+    """Split → official number of rows, checked for `hub` and `glue`."""
+    subset: bool = False
+    """Accept fewer rows than the official ones, and files named `*.subset.tsv`; tables say so."""
     limit: Limit = Limit()
+    """Fewer rows than the source has."""
     hub: HubLayout | None = None
+    """Where the hub has the task."""
     glue: GlueLayout | None = None
-    files: dict[SplitName, str] = Field(
-        default_factory=dict,
-        description="Split -> .csv, .tsv or .jsonl file: train, each dev set, and if you like "
-        "selection and the test sets.",
-    )
-    quoting: Quoting | None = Field(
-        default=None,
-        description="Of the `files` ending in .tsv, needed where a field starts with a quote.",
-    )
+    """Where GLUE's folder has it."""
+    files: dict[SplitName, str] = Field(default_factory=dict)
+    """Split → your .csv, .tsv or .jsonl file: `train`, each dev set and, if you like, `selection`
+    and the test sets (`test`, and one for each further dev set: `test_mm`)."""
+    quoting: Quoting | None = None
+    """Of your .tsv files, needed where a field starts with a quotation mark: `none`, the mark is a
+    character; `csv`, it encloses the field."""
     generate: Generate | None = None
+    """The generated task's grammar and sizes."""
     submission: Submission | None = None
+    """How GLUE's server wants the predictions of the test sets. `null`: it gets none."""
 
     @property
     def test_sets(self) -> list[str]:
@@ -178,44 +180,41 @@ class TaskSpec(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        twice = sorted({name for name in self.labels if self.labels.count(name) > 1})
-        if twice:
-            raise ValueError(f"labels: {', '.join(twice)} stands there twice; name each class once")
-        for key, names in (("metrics", self.metrics), ("text", self.text)):
-            if len(set(names)) < len(names):
-                raise ValueError(f"{key}: {names} names one twice")
-        if self.label in self.text:
-            raise ValueError(f"label: {self.label} is a text column too")
-        stray = sorted(set(self.values.values()) - set(self.labels))
-        if stray:
-            raise ValueError(f"values: {', '.join(stray)} is none of labels {self.labels}")
-        if self.selection_metric not in self.metrics:
-            raise ValueError(f"selection_metric: {self.selection_metric} is none of metrics")
-        if "dev" not in self.dev_sets or self.dev_sets["dev"] != "":
-            raise ValueError('dev_sets: needs a set dev with the suffix ""')
-        if len(set(self.dev_sets.values())) < len(self.dev_sets):
-            raise ValueError("dev_sets: two sets have the same suffix")
-        reserved = sorted({"train", "selection", *self.test_sets} & set(self.dev_sets))
-        if reserved:
-            raise ValueError(f"dev_sets: {', '.join(reserved)} is the name of another split")
-        if len(self.labels) > 2 and {"f1", "accuracy_f1"} & set(self.metrics):
-            raise ValueError("metrics: f1 needs two classes, the second being the positive one")
-        known = {"train", "selection", *self.dev_sets, *self.test_sets}
-        stray = sorted(set(self.files) - known)
-        if stray:
-            raise ValueError(f"files: {', '.join(stray)} is none of {sorted(known)}")
-        if self.files:
-            missing = [name for name in ("train", *self.dev_sets) if name not in self.files]
-            if missing:
-                raise ValueError(f"files: {', '.join(missing)} is missing")
-        if self.submission:
-            # By its size alone a part of a test set can be told from the whole.
-            stray = sorted(set(self.submission.files) - set(self.rows))
-            if stray:
-                raise ValueError(f"submission.files: rows has no size of {', '.join(stray)}")
-            if len(self.submission.labels) != len(self.labels):
-                raise ValueError("submission.labels: needs one spelling for each of labels")
+        for fault in self._faults():
+            raise ValueError(fault)
         return self
+
+    def _faults(self) -> Iterator[str]:
+        for key in ("labels", "metrics", "text"):
+            names = getattr(self, key)
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                yield f"{key}: {', '.join(twice)} occurs twice; name each once"
+        if self.label in self.text:
+            yield f"label: {self.label} is a text column too"
+        if stray := sorted({*self.values.values()} - {*self.labels}):
+            yield f"values: {', '.join(stray)} is none of labels {self.labels}"
+        if self.selection_metric not in self.metrics:
+            yield f"selection_metric: {self.selection_metric} is none of metrics"
+        if self.dev_sets.get("dev") != "":
+            yield 'dev_sets: needs a set dev with the suffix ""'
+        if len(set(self.dev_sets.values())) < len(self.dev_sets):
+            yield "dev_sets: two sets have the same suffix"
+        if reserved := sorted({"train", "selection", *self.test_sets} & {*self.dev_sets}):
+            yield f"dev_sets: {', '.join(reserved)} is the name of another split"
+        if len(self.labels) > 2 and {"f1", "accuracy_f1"} & {*self.metrics}:
+            yield "metrics: f1 needs two classes, the second being the positive one"
+        known = {"train", "selection", *self.dev_sets, *self.test_sets}
+        if stray := sorted({*self.files} - known):
+            yield f"files: {', '.join(stray)} is none of {sorted(known)}"
+        missing = [name for name in ("train", *self.dev_sets) if name not in self.files]
+        if self.files and missing:
+            yield f"files: {', '.join(missing)} is missing"
+        if self.submission:
+            # Only its size tells a whole test set from a subset of it.
+            if stray := sorted({*self.submission.files} - {*self.rows}):
+                yield f"submission.files: rows has no size of {', '.join(stray)}"
+            if len(self.submission.labels) != len(self.labels):
+                yield "submission.labels: needs one spelling for each of labels"
 
 
 @cache

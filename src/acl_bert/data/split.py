@@ -1,4 +1,4 @@
-"""Which rows are trained on and which choose the model: drawn once, the same for every run."""
+"""Which rows are trained on and which choose the model: the same rows for every run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,16 +11,17 @@ from acl_bert.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-LIMIT_SEED = 11  # `limit` draws the same rows in every study
-SAMPLE_SEED = 17  # as `sample` does, for every method and seed
+LIMIT_SEED = 11  # the same for every study
+SAMPLE_SEED = 17  # the same for every study, method and seed
 
 
 def hold_out(
     spec: TaskSpec, examples: Sequence[Example], selection: Selection
 ) -> tuple[list[Example], list[Example]]:
-    """Split train into what is trained on and what selects, stratified, each in source order.
+    """Split train into rows to train on and rows that choose the model, stratified and in order.
 
-    `fraction` of the rows, at most `max_rows` (docs/paper.md §2.8, row "model selection").
+    The latter are `fraction` of all, at most `max_rows` (docs/paper.md §2.8, row
+    "model selection").
     """
     size = held_out(len(examples), selection)
     return _draw(spec, examples, size, selection.seed, "selection.fraction")
@@ -41,7 +42,7 @@ def limit(spec: TaskSpec, examples: list[Example], rows: int | None, name: str) 
 
 
 def sample(labels: "np.ndarray", rows: int | None, task: str) -> "np.ndarray":
-    """The numbers of at most `rows` rows, stratified and in order; all of them where None."""
+    """The indices of at most `rows` rows, stratified and in order; all of them where None."""
     import numpy as np  # not above: the Snakefile imports this module
 
     if rows is None or rows >= len(labels):
@@ -61,7 +62,7 @@ def _draw(
 def _drawn(
     labels: Sequence[int], size: int, seed: int, task: str, key: str, names: Sequence[str] = ()
 ) -> tuple[list[int], list[int]]:
-    """As `_draw`, by the rows' numbers. Which rows are drawn depends on the classes' order."""
+    """As `_draw`, by the rows' indices. Which rows are drawn depends on the classes' order."""
     from sklearn.model_selection import train_test_split  # slow to import
 
     counts = Counter(labels)

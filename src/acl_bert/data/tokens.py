@@ -77,7 +77,7 @@ def is_tokenised(
     """Whether `folder` holds what `tokenise` would make of the prepared task now."""
     if not (folder / TOKENS).is_file():
         return False
-    made = _description(folder / TOKENS)
+    made = TokenStore(folder).description
     return bool(
         made["data_fingerprint"] == read_task(data_folder)["fingerprint"]
         and made["max_length"] == max_length
@@ -85,7 +85,7 @@ def is_tokenised(
     )
 
 
-# Their first token has the position after that of padding, so that those up to it are never used.
+# In these the first token has the position after padding's; those up to it are never used.
 _AFTER_PADDING = {
     "camembert", "data2vec-text", "ibert", "lilt", "longformer", "luke", "mpnet", "roberta",
     "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
@@ -123,13 +123,9 @@ def load_tokenizer(encoder_path: str, revision: str | None) -> Any:
 def _tokenise_split(
     rows: Iterator[dict[str, Any]], tokenizer: Any, max_length: int, ids_type: type[np.generic]
 ) -> tuple[dict[str, np.ndarray], int]:
-    ids: list[np.ndarray] = []
-    types: list[np.ndarray] = []
-    lengths: list[int] = []
-    labels: list[int] = []
-    index: list[int] = []
+    columns: dict[str, list[np.ndarray]] = {}
     truncated = 0
-    # Rows are tokenised whole, and the long ones again, since only so can they be counted.
+    # Long rows are tokenised a second time: only from the whole row can it be told that it is long.
     options = {"return_attention_mask": False, "verbose": False}
     while chunk := list(islice(rows, _CHUNK)):
         texts = [row["text"] for row in chunk]
@@ -146,52 +142,43 @@ def _tokenise_split(
             for key in again:
                 for i, row in zip(long, again[key], strict=True):
                     encoded[key][i] = row
-        lengths.extend(len(row) for row in encoded["input_ids"])
-        ids.append(_flat(encoded["input_ids"], ids_type))
+        ids = encoded["input_ids"]
+        made = {
+            "ids": np.fromiter(chain.from_iterable(ids), ids_type),
+            "lengths": np.array([len(row) for row in ids]),
+            "index": np.array([row["index"] for row in chunk], np.int64),
+        }
         if "token_type_ids" in encoded:
-            types.append(_flat(encoded["token_type_ids"], np.uint8))
-        labels.extend(row["label"] for row in chunk if "label" in row)
-        index.extend(row["index"] for row in chunk)
-    arrays = {
-        "ids": np.concatenate(ids),
-        "offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        "index": np.asarray(index, dtype=np.int64),
-    }
-    if types:
-        arrays["types"] = np.concatenate(types)
-    if labels:
-        arrays["labels"] = np.asarray(labels, dtype=np.int64)
+            made["types"] = np.fromiter(chain.from_iterable(encoded["token_type_ids"]), np.uint8)
+        if all("label" in row for row in chunk):
+            made["labels"] = np.array([row["label"] for row in chunk], np.int64)
+        for name, values in made.items():
+            columns.setdefault(name, []).append(values)
+    arrays = {name: np.concatenate(values) for name, values in columns.items()}
+    arrays["offsets"] = np.concatenate([[0], np.cumsum(arrays.pop("lengths"))]).astype(np.int64)
     return arrays, truncated
-
-
-def _flat(rows: Sequence[Sequence[int]], dtype: type[np.generic]) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(rows), dtype=dtype)
 
 
 class Split:
     """The n rows of a split: `lengths` (tokens), `labels` (None if unlabelled), `index`."""
 
     def __init__(self, folder: Path, pad_token_id: int) -> None:
-        def load(name: str) -> np.ndarray | None:
-            path = folder / f"{name}.npy"
-            # A view of the mapped memory: np.memmap itself is slow to index.
-            try:
-                return np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
-            except ValueError as error:
-                raise InputError(
-                    f"{path}: damaged ({error}); remove the tokens and tokenise again"
-                ) from error
-
-        ids, offsets, index = load("ids"), load("offsets"), load("index")
-        if ids is None or offsets is None or index is None:
-            raise InputError(f"{folder}: not a tokenised split; tokenise the task again")
-        self._ids = ids
-        self._types = load("types")
+        # Views of the mapped memory: np.memmap itself is slow to index.
+        try:
+            arrays = {
+                path.stem: np.asarray(np.load(path, mmap_mode="r")) for path in folder.glob("*.npy")
+            }
+            offsets = arrays["offsets"]
+            self._ids, self.index = arrays["ids"], arrays["index"]
+        except (ValueError, KeyError) as error:
+            raise InputError(
+                f"{folder}: damaged ({error}); remove the tokens and tokenise again"
+            ) from error
+        self._types = arrays.get("types")
         self._starts = offsets[:-1]
         self._pad = pad_token_id
         self.lengths: np.ndarray = np.diff(offsets)
-        self.labels: np.ndarray | None = load("labels")
-        self.index: np.ndarray = index
+        self.labels: np.ndarray | None = arrays.get("labels")
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -210,9 +197,9 @@ class Split:
         """
         rows = np.asarray(indices, dtype=np.int64)
         lengths = self.lengths[rows]
-        places = np.arange(lengths.max())
-        real = places < lengths[:, None]
-        source = (self._starts[rows, None] + places)[real]
+        positions = np.arange(lengths.max())
+        real = positions < lengths[:, None]
+        source = (self._starts[rows, None] + positions)[real]
         input_ids = np.full(real.shape, self._pad, dtype=np.int64)
         input_ids[real] = self._ids[source]
         batch = {"input_ids": input_ids, "attention_mask": real.astype(np.int64)}
@@ -223,25 +210,20 @@ class Split:
         return batch
 
 
-def _description(path: Path) -> dict[str, Any]:
-    try:
-        description: dict[str, Any] = read_json(path)
-    except ValueError as error:
-        raise InputError(
-            f"{path}: damaged ({error}); remove the folder and tokenise again"
-        ) from error
-    return description
-
-
 class TokenStore:
     """A folder that `tokenise` published; `description` is its tokens.json."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / TOKENS
-        if not path.exists():
-            raise InputError(f"{path}: no such file; tokenise the task first")
         self.folder = folder
-        self.description: dict[str, Any] = _description(path)
+        try:
+            self.description: dict[str, Any] = read_json(path)
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file; tokenise the task first") from None
+        except ValueError as error:
+            raise InputError(
+                f"{path}: damaged ({error}); remove the folder and tokenise again"
+            ) from error
 
     @property
     def task(self) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _prepared(sizes: Sizes) -> int:
 def _points(run: Configuration) -> int:
     """Points of a run's curves in MLflow: per drawn update, the filled columns of history.csv."""
     gate = run.method.gate.mode
-    columns = 5 + run.method.has_term + 2 * (gate != "off") + (gate == "log_only")
+    columns = 5 + run.method.has_auxiliary_loss + 2 * (gate != "off") + (gate == "log_only")
     return columns * drawn(run.updates)
 
 

@@ -53,7 +53,7 @@ class Costs:
         gate = known.method.gate
         if gate.mode != "off" and gate.scope != "representation":
             factor *= step["gate_over_parameters"]["every_exit" if known.exits > 1 else "one_exit"]
-        elif known.method.has_term:
+        elif known.method.has_auxiliary_loss:
             factor *= step["aux"]
         trained = factor * speed.seconds(
             known,

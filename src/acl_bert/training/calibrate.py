@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.config.study import Encoder
 from acl_bert.config.training import Training
 from acl_bert.model.build import build_classifier
@@ -43,7 +43,7 @@ def calibrate(encoder: Encoder, training: Training) -> Calibration:
 
 def _step_seconds(model: EncoderClassifier, training: Training, length: int) -> float:
     """The median seconds of an update on rows of `length` tokens each."""
-    method = method_rows()["ce"]
+    method = known_methods()["ce"]
     exit_losses = ExitSchedule(method, model.exits, None).losses(0)
     optimiser = Optimiser(model, training, steps=1_000_000)  # so many that the rate hardly changes
     shape = (training.batch_size, length)

@@ -68,10 +68,10 @@ class ExitSchedule:
         if method.spares_teacher_exit and teacher_depth is None:
             teacher_depth = exits[-1]  # the model's own last exit
         self._losses = [
-            ExitLoss(index, weight, method.has_term and layer != teacher_depth)
+            ExitLoss(index, weight, method.has_auxiliary_loss and layer != teacher_depth)
             for index, (layer, weight) in enumerate(zip(exits, weights, strict=True))
         ]
-        if method.has_term and not any(loss.auxiliary for loss in self.losses(1)):
+        if method.has_auxiliary_loss and not any(loss.auxiliary for loss in self.losses(1)):
             raise InputError(
                 f"{method.title}: no exit lies below the teacher's, in layer {teacher_depth}; give "
                 "`layers`, or a regime with more exits"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from acl_bert.config.method import method_rows
+from acl_bert.config.method import known_methods
 from acl_bert.errors import InputError
 from acl_bert.study.claims.claims import load_claims
 
@@ -34,7 +34,7 @@ def test_the_claims_of_the_paper() -> None:
     parts = [part for claim in claims.values() for part in claim.parts.values()]
     assert len(parts) == 19
     named = {method for part in parts for method in (part.method, *part.baselines)}
-    assert named <= set(method_rows())
+    assert named <= set(known_methods())
     paper = yaml.safe_load((FILE.parent / "paper.yaml").read_text())
     assert named <= set(paper["methods"])
     assert {task for part in parts for task in part.tasks} == set(paper["tasks"])

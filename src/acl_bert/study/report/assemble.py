@@ -684,7 +684,7 @@ def _all_runs(layout: Layout, done: Mapping[Run, Done], mirror: Mirror | None) -
                 Entry(metric_title(main)),
                 Entry(f"{100 * metrics['metrics'][main]:.1f}"),
                 Entry(str(metrics["selection"]["epoch"])),
-                Entry(f"{method.weight:g}" if method.has_term else MISSING),
+                Entry(f"{method.weight:g}" if method.has_auxiliary_loss else MISSING),
                 Entry(f"{one.seconds:,.0f}"),
                 Entry(_commit(one.timings["commit"], 8), code=True),
                 Entry(metrics["run_hash"][:12], code=True),
