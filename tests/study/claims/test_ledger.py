@@ -345,7 +345,7 @@ def test_the_ledger_in_words() -> None:
     table = ledger({"exits": claims()["exits"]}, whole(), RESAMPLES)
     rows = [dict(zip(HEADINGS, row, strict=True)) for row in ledger_rows(table, claims())]
     assert [row["verdict"] for row in rows] == ["supported", "", ""]
-    assert rows[0]["claim"].endswith("(§1.3)") and rows[1]["claim"] == ""
+    assert rows[0]["claim"].endswith("(docs/paper.md §1.3)") and rows[1]["claim"] == ""
     assert rows[0]["statistic"] == "gain, exit 3 (points)"
     assert rows[0]["seeds × tasks"] == "5 × 7" and rows[0]["holds"] == "> 0.00"
     effect, low = table["effect"].iloc[0], table["low"].iloc[0]
@@ -363,7 +363,7 @@ STUDIES = 200
 def at_the_margin(part: Part, draw: np.random.Generator) -> list[Pairs]:
     """Tasks × 5 seeds in which ours are as the margin has it, and no baseline is the best."""
     tasks = []
-    ratio = part.statistic.endswith("_ratio")
+    ratio = part.is_ratio
     points = 5 if part.combination else 2 if part.minus_quarter else 1
     baselines = len(part.baselines) * max(1, len(part.baseline_encoders))
     for _ in part.tasks:

@@ -419,7 +419,7 @@ def test_deviations_are_listed(study: Path) -> None:
 
 def claim(**parts: str) -> Claim:
     made = {
-        name: Part(short=short, statistic="mean", method="acl", baselines=("ce",), unit="points",
+        name: Part(short=short, statistic="mean", method="acl", baselines=("ce",),
                    margin=0, side="above")
         for name, short in parts.items()
     }  # fmt: skip

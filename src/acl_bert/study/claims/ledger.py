@@ -1,10 +1,26 @@
-"""The claims ledger: for each part of each claim its number, and for each claim a verdict."""
+"""The claims ledger: a row of numbers for each part of each claim, and each claim's verdict.
+
+A part has one of five verdicts:
+
+- *not run*: the study lacks a run, task or encoder that the part compares;
+- *stand-in*: a task's rows, a method or the encoder are not the paper's, so that the numbers stand
+  in the ledger and say nothing on the paper;
+- *contradicted*: the interval lies on the wrong side of the margin, and p < ALPHA that way;
+- *supported*: the interval lies on the right side of the margin, and p < ALPHA after Holm;
+- *inconclusive*: all else, and always with fewer than ENOUGH_SEEDS seeds on a task.
+
+A claim has the first of these verdicts, in this order but *inconclusive* before *supported*, that
+one of its parts has. So all parts of a supported claim are supported.
+
+Each number comes from one procedure. Interval: BCa bootstrap over seeds. p: permutation test.
+Correction for the number of claims: Holm. Smallest detectable effect: the power of a t test.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pandas as pd
 from statsmodels.stats.multitest import multipletests
@@ -26,15 +42,9 @@ from acl_bert.study.grids import MISSING
 ALPHA = 0.05
 ENOUGH_SEEDS = 5
 
-# In the order in which one part's verdict prevails over another's.
+# A claim has the first of these that one of its parts has.
 Verdict = Literal["not run", "stand-in", "contradicted", "inconclusive", "supported"]
-VERDICTS: tuple[Verdict, ...] = (
-    "not run",
-    "stand-in",
-    "contradicted",
-    "inconclusive",
-    "supported",
-)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 # One row a part. `effect`, `low`, `high`, `margin` and `detectable` are in `unit`, missing where
 # they do not exist. `p` is the part's own; `p_adjusted` that after Holm, were its claim to rest on
@@ -158,7 +168,7 @@ def verdict_on(part: Part, found: Estimate, adjusted: Adjusted) -> tuple[Verdict
     if math.isinf(found.effect):
         return "inconclusive", "one side does not vary: no ratio"
     if math.isnan(found.bounds.low):
-        return "inconclusive", "no spread between the seeds: no interval"
+        return "inconclusive", "no spread between the seeds: the BCa interval is undefined"
     match _lies(part, found.bounds):
         case "across":
             return "inconclusive", f"the interval includes {margin}"
@@ -260,7 +270,6 @@ LEDGER_NOTES = [
     "not the paper's, so that there is no verdict.",
     f"Detectable: the effect that a t test on all pairs would find in {POWER:.0%} of studies, at "
     "the strictest level of Holm; a count of tasks has none.",
-    "§: the section of docs/paper.md that states the claim.",
 ]
 HEADINGS = [
     "claim",
@@ -287,7 +296,7 @@ def ledger_rows(table: pd.DataFrame, claims: Mapping[str, Claim]) -> list[list[s
         unit: str = row["unit"]
         rows.append(
             [
-                f"{claim.title} (§{claim.section})" if first else "",
+                f"{claim.title} ({claim.section})" if first else "",
                 f"{row['short']} ({unit})",
                 number(row["effect"], unit),
                 bounds(row["low"], row["high"], unit),

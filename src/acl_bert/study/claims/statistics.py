@@ -300,10 +300,9 @@ def interval(
 ) -> Interval:
     """The BCa interval of `number` over resampled seeds, each task's among themselves.
 
-    `number` takes the places of the seeds, (…, seeds) for each task, and gives (…). Where BCa is
-    undefined, as for an extreme that no resample passes, the interval is the percentile one. There
-    is none where a task has one seed, or where all resamples are equal, since seeds that never
-    differ tell nothing of those that were not run.
+    `number` takes the places of the seeds, (…, seeds) for each task, and gives (…). There is
+    none where BCa is undefined: where a task has one seed, where all resamples are equal, or for an
+    extreme that no resample passes.
     """
     if min(seeds) < 2:
         return Interval()
@@ -329,9 +328,7 @@ def interval(
         return Interval()
     bounds = np.array(result.confidence_interval, dtype=float)
     if not np.isfinite(bounds).all():
-        tail = (1 - CONFIDENCE) / 2
-        # A value that was drawn, not one between two: an infinite one may be among them.
-        bounds = np.quantile(drawn, [tail, 1 - tail], method="inverted_cdf")
+        return Interval()
     return Interval(float(bounds[0]), float(bounds[1]), float(np.std(drawn, ddof=1)))
 
 
