@@ -10,7 +10,7 @@ import acl_bert
 from acl_bert.files import content_hash
 
 # What a run's numbers come from, but for its rows: what a setting means is code too.
-PACKAGES = ("evaluation", "model", "objectives", "settings", "tasks", "training")
+PACKAGES = ("config", "data", "evaluation", "model", "objectives", "training")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 
