@@ -242,7 +242,7 @@ def name_run(
     (folder / MANIFEST).unlink(missing_ok=True)
     write_manifest(folder)
     name = _name(study, task, encoder, method, seed, weight)
-    Store.beside(study).write_name(name, folder.name)
+    write_json(name, Store.beside(study).name_of(folder.name))
     in_progress_path(study, folder.name).unlink(missing_ok=True)
     return name
 

@@ -7,6 +7,7 @@ import argparse
 import errno
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -225,13 +226,14 @@ def prune(args: argparse.Namespace) -> None:
     from acl_bert.planning.disk import in_bytes
     from acl_bert.runs.prune import prunable
 
-    found = prunable(args.results, args.unnamed_runs)
-    for folder in found.folders:
+    folders = prunable(args.results, args.unnamed_runs)
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    size = in_bytes(sum(path.stat().st_size for path in files))
+    for folder in folders:
         print(folder)
-    if not args.dry_run:
-        found.remove()
-    done = "would be freed" if args.dry_run else "freed"
-    print(f"{len(found.folders)} folders, {in_bytes(found.bytes)} {done}")
+        if not args.dry_run:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(folders)} folders, {size} {'would be freed' if args.dry_run else 'freed'}")
 
 
 def where(args: argparse.Namespace) -> None:

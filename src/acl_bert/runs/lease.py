@@ -2,8 +2,8 @@
 
 A requeued job, a workflow that was killed and started again while its jobs went on, a second one by
 hand: each can train the run that another still trains. filelock's lease decides between them, also
-where the file system has no locks. It is a file that names its holder, who touches it every BEAT
-seconds. It is free once its holder has died on this machine, or has not touched it for LOST seconds.
+where the file system has no locks: a file names its holder, who touches it every BEAT seconds. The
+lease is free once its holder has died on this machine, or was not heard of for LOST seconds.
 """
 
 import os

@@ -42,7 +42,7 @@ from acl_bert.runs.files import (
 )
 from acl_bert.runs.key import key_hash, run_key
 from acl_bert.runs.lease import Lease, hold
-from acl_bert.runs.store import CodeStates, Store, address_of
+from acl_bert.runs.store import CodeStates, Store, address_of, write_manifest
 from acl_bert.training import hardware
 from acl_bert.training.checkpoints import CHECKPOINT, Checkpoints
 from acl_bert.training.interruption import interruptible
@@ -117,7 +117,7 @@ class Trainer:
 
     def _find(self, job: Job, with_model: bool) -> str | None:
         address = self.store.find(job.key_hash, self.code.digest, self.code_states)
-        if address and with_model and not self.store.model(address).is_dir():
+        if address and with_model and not self.store.has_model(address):
             return None
         return address
 
@@ -169,11 +169,12 @@ class Trainer:
         if method.needs_teacher_items:
             outputs = self.store.teacher_outputs(address)
             with hold(lease_path(outputs), self.report):
-                if not outputs.is_file():
+                if not self.store.has_teacher_outputs(address):
                     address = self.obtain(job.teacher, with_model=True)
                     outputs = self.store.teacher_outputs(address)
                     model, training = self.store.model(address), job.teacher.settings.training
                     write_teacher_outputs(model, job.tokens, training, outputs)
+                    write_manifest(outputs.parent, outputs.name)
         depth = self.store.run(address).metrics()["depth"]
         return TaughtBy(address, depth, self.store.model(address), outputs)
 
