@@ -198,11 +198,11 @@ def sync_tracking(args: argparse.Namespace) -> None:
             print(f"{folder}: another process brings MLflow up to date with this study now")
         elif args.watch:
             os.nice(10)  # training comes first
-            if not watch(folder, uri, args.owner or os.getppid()):
+            if not watch(Tracker(folder, uri, study), args.owner or os.getppid()):
                 raise AclBertError(f"to complete it: {_make('sync-tracking', args.config)}")
         else:
             try:
-                done = Tracker(folder, uri).sync()
+                done = Tracker(folder, uri, study).sync()
             except StoreError as error:
                 raise InputError(f"{complaint(uri, error)}; do it again once it can") from None
             print(done)
@@ -610,7 +610,9 @@ def build_parser() -> argparse.ArgumentParser:
     tracking = verb(sync_tracking, "bring MLflow up to date with the study's files")
     tracking.add_argument("--watch", action="store_true", help="until the workflow ends")
     tracking.add_argument("--owner", type=int, help="its process id (the parent of this one)")
-    pruning = verb(prune, "remove the models that no study keeps, nor has students to come for")
+    pruning = verb(
+        prune, "remove models no study needs, damaged runs, unfinished runs of other code"
+    )
     pruning.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
     pruning.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     pruning.add_argument(

@@ -261,7 +261,7 @@ def test_a_store_that_cannot_be_reached_is_a_warning_at_first_and_one_in_the_end
     gone = subprocess.Popen(["true"])
     gone.wait()
     with caplog.at_level(logging.WARNING):
-        assert not watch(study, uri, gone.pid, interval=0.01, patience=0.01)
+        assert not watch(Tracker(study, uri), gone.pid, interval=0.01, patience=0.01)
     said = [record.message for record in caplog.records if "MLflow at" in record.message]
     assert said and all("\n" not in message and uri in message for message in said)
     assert "make sync-tracking" in said[-1]

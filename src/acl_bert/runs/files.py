@@ -6,8 +6,8 @@ the store (`runs/store.py`). A study names its runs in small files, one a run, s
 """
 
 import csv
-from collections.abc import Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
@@ -259,12 +259,14 @@ def lease_path(folder: Path) -> Path:
 class RunFolder:
     """The files of one run, finished or in progress.
 
-    `called`: what the study that is looked at calls it. Where none is given, the names are those of
-    the study that trained the run; of two studies that share it each may have names of its own.
+    `called`: what the study that is looked at calls it, and `method` its method's title and
+    teacher. Without them the names are those of the study that trained the run: of two studies
+    that share a run each may have names of its own.
     """
 
     path: Path
     called: RunKey | None = None
+    method: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metrics_path(self) -> Path:
@@ -360,7 +362,8 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """The resolved settings: at least task, encoder, method_id, seed and the method's row."""
-        return _checked(self.config_path, CONFIG_KEYS) | self._names("method_id")
+        config = _checked(self.config_path, CONFIG_KEYS) | self._names("method_id")
+        return config | {"method": config["method"] | self.method}
 
     def _names(self, method: str) -> dict[str, Any]:
         if self.called is None:

@@ -11,12 +11,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
+from acl_bert.config.study import Study
 from acl_bert.errors import InputError, first_line
 from acl_bert.files import read_json
 from acl_bert.processes import started
@@ -85,8 +86,10 @@ class Synced:
 class Tracker:
     """Passes over a study's files; each tells MLflow what the one before has not."""
 
-    def __init__(self, study_folder: Path, uri: str) -> None:
-        self._folder, self._uri = study_folder, uri
+    def __init__(self, study_folder: Path, uri: str, study: Study | None = None) -> None:
+        """`study`: names the methods' titles and teachers, else those of the runs' files."""
+        self._folder, self.uri = study_folder, uri
+        self._methods = study.method_rows if study else {}
         self._store = Store.beside(study_folder)
         self._experiment: Experiment | None = None
         self._told: dict[tuple[str | None, ...], tuple[object, ...]] = {}
@@ -107,17 +110,16 @@ class Tracker:
         items = {item.key: item for item in self._items(done)}
         new = {key: item for key, item in items.items() if self._told.get(key) != item.stamp}
         done.unchanged += len(items) - len(new)
-        ending = [item for item in items.values() if last and not item.digest and _ended(item)]
-        if not (new or ending):
+        if not (new or last):
             return done
         try:
             if self._experiment is None:
-                self._experiment = open_experiment(self._uri, self._folder, create=True)
+                self._experiment = open_experiment(self.uri, self._folder, create=True)
             known = self._known(self._experiment, new)
             for key, item in new.items():
                 self._tell(self._experiment, item, known[key], done)
-            for item in ending:
-                done.failed += self._end(self._experiment, item)
+            if last:
+                done.failed = self._end_what_nobody_trains(self._experiment)
         except (MlflowException, StoreError) as error:
             self._forget()
             raise StoreError(first_line(error)) from error
@@ -149,9 +151,8 @@ class Tracker:
                     if self._named.get(name) == written:
                         done.unchanged += 1
                         continue
-                    item = Item(
-                        self._store.named(name), variant_of(name), read_name(name)["digest"]
-                    )
+                    run = self._own(self._store.named(name))
+                    item = Item(run, variant_of(name), read_name(name)["digest"])
                     if self._told.get(item.key) == item.stamp:
                         self._named[name] = written
                     yield item
@@ -166,7 +167,8 @@ class Tracker:
                 continue
             work = self._store.work(note.stem)
             if (work / CONFIG).is_file() and not name.is_file():
-                yield Item(RunFolder(work, called_by(name)), variant_of(name), None)
+                run = self._own(RunFolder(work, called_by(name)))
+                yield Item(run, variant_of(name), None)
 
     def _known(
         self, experiment: Experiment, new: dict[tuple[str | None, ...], Item]
@@ -183,20 +185,22 @@ class Tracker:
                     found[key].append(run)
         return found
 
-    def _end(self, experiment: Experiment, item: Item) -> int:
-        address = item.files.run_hash
-        running = [
-            run
-            for run in experiment.runs(f"tags.`{RUN_HASH}` = '{address}'")
-            if run.info.status == "RUNNING"
-        ]
-        for run in running:
-            experiment.client.set_terminated(run.info.run_id, "FAILED")
-        return len(running)
+    def _end_what_nobody_trains(self, experiment: Experiment) -> int:
+        """Also what is neither in progress nor named any more; returns how many runs these are."""
+        failed = 0
+        for run in list(experiment.runs("attributes.status = 'RUNNING'")):
+            address = run.data.tags.get(RUN_HASH)
+            if address and not is_held(lease_path(self._store.work(address))):
+                experiment.client.set_terminated(run.info.run_id, "FAILED")
+                failed += 1
+        return failed
 
-
-def _ended(item: Item) -> bool:
-    return not is_held(lease_path(item.files.path))
+    def _own(self, run: RunFolder) -> RunFolder:
+        """The run with the title and the teacher that the study gives its method."""
+        assert run.called is not None
+        row = self._methods.get(run.called[2])
+        names = {"title": row.title, "teacher": row.teacher} if row else {}
+        return replace(run, method=names)
 
 
 @contextmanager
@@ -216,9 +220,7 @@ def only_tracker(study_folder: Path, wait: bool = False) -> Iterator[bool]:
         yield True
 
 
-def watch(
-    study_folder: Path, uri: str, owner: int, interval: float = 5.0, patience: float = 50.0
-) -> bool:
+def watch(tracker: Tracker, owner: int, interval: float = 5.0, patience: float = 50.0) -> bool:
     """Track a study until the process `owner` has ended, or SIGTERM came; then once more.
 
     SIGTERM is to be blocked (`signal.pthread_sigmask`), so that none is lost or cuts a pass short.
@@ -226,12 +228,11 @@ def watch(
     end, which is waited for at most `patience` seconds.
     """
     began = started(owner)
-    told = False
-    tracker = Tracker(study_folder, uri)
-    warned, give_up = False, 0.0
+    told = warned = False
+    give_up: float | None = None
     while True:
         last = told or began is None or started(owner) != began
-        if last and not give_up:
+        if last and give_up is None:
             give_up = time.monotonic() + patience
         try:
             done = tracker.sync(last)
@@ -239,12 +240,13 @@ def watch(
                 logger.warning("%s", done)
                 return not done.faults
         except Exception as error:  # whatever it is, the study goes on
-            if last and time.monotonic() > give_up:
-                logger.warning("%s; make sync-tracking does it later", complaint(uri, error))
+            if give_up is not None and time.monotonic() > give_up:
+                later = "make sync-tracking does it later"
+                logger.warning("%s; %s", complaint(tracker.uri, error), later)
                 return False
             if not warned:
                 warned = True
-                logger.warning("%s; tried again", complaint(uri, error))
+                logger.warning("%s; tried again", complaint(tracker.uri, error))
         if last:
             time.sleep(min(interval, 1.0))
         elif signal.sigtimedwait({signal.SIGTERM}, interval):
