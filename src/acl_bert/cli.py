@@ -368,7 +368,7 @@ def plan(args: argparse.Namespace) -> None:
 def calibrate(args: argparse.Namespace) -> None:
     from acl_bert.config.study import load_study
     from acl_bert.files import write_json
-    from acl_bert.runs.files import CALIBRATION
+    from acl_bert.runs.calibration import CALIBRATION
 
     study = load_study(args.config)
 

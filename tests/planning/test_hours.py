@@ -13,7 +13,8 @@ from acl_bert.errors import InputError
 from acl_bert.files import write_json
 from acl_bert.planning.hours import Costs, Slots, finished_seconds
 from acl_bert.planning.sizes import Sizes, costs
-from acl_bert.runs.files import CALIBRATION, CONFIG
+from acl_bert.runs.calibration import CALIBRATION
+from acl_bert.runs.files import CONFIG
 from acl_bert.study.planned import Run, planned_runs
 
 
