@@ -30,6 +30,14 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder whose parent is this test's too: a study's store lies beside the study."""
+    folder = tmp_path / tmp_path.name
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of 3 layers, width 32, with a pooler."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Collection
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +180,7 @@ def finish_run(
     address = run_hash or invented_address(*cell, weight, *more)
     store = Store.beside(study)
     folder = store.run(address).path
-    for old in (folder, store.work(address)):
+    for old in (folder, store.work(address)):  # of this test
         shutil.rmtree(old, ignore_errors=True)
     write_json(folder / CONFIG, invented_config(*cell))
     write_csv(folder / HISTORY, HISTORY_COLUMNS, map(history_row, range(1, steps + 1)))
@@ -192,6 +193,7 @@ def finish_run(
         {
             "commit": "c" * 40,
             "started": started,
+            "ended": (datetime.fromisoformat(started) + timedelta(seconds=seconds)).isoformat(),
             "seconds": {
                 "start": 1.0,
                 "train": train_seconds,
@@ -242,7 +244,7 @@ def name_run(
     (folder / MANIFEST).unlink(missing_ok=True)
     write_manifest(folder)
     name = _name(study, task, encoder, method, seed, weight)
-    Store.beside(study).write_name(name, folder.name)
+    write_json(name, Store.beside(study).name_of(folder.name))
     in_progress_path(study, folder.name).unlink(missing_ok=True)
     return name
 

@@ -7,6 +7,7 @@ import argparse
 import errno
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -197,11 +198,11 @@ def sync_tracking(args: argparse.Namespace) -> None:
             print(f"{folder}: another process brings MLflow up to date with this study now")
         elif args.watch:
             os.nice(10)  # training comes first
-            if not watch(folder, uri, args.owner or os.getppid()):
+            if not watch(Tracker(folder, uri, study), args.owner or os.getppid()):
                 raise AclBertError(f"to complete it: {_make('sync-tracking', args.config)}")
         else:
             try:
-                done = Tracker(folder, uri).sync()
+                done = Tracker(folder, uri, study).sync()
             except StoreError as error:
                 raise InputError(f"{complaint(uri, error)}; do it again once it can") from None
             print(done)
@@ -225,13 +226,14 @@ def prune(args: argparse.Namespace) -> None:
     from acl_bert.planning.disk import in_bytes
     from acl_bert.runs.prune import prunable
 
-    found = prunable(args.results, args.unnamed_runs)
-    for folder in found.folders:
+    folders = prunable(args.results, args.unnamed_runs)
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    size = in_bytes(sum(path.stat().st_size for path in files))
+    for folder in folders:
         print(folder)
-    if not args.dry_run:
-        found.remove()
-    done = "would be freed" if args.dry_run else "freed"
-    print(f"{len(found.folders)} folders, {in_bytes(found.bytes)} {done}")
+        if not args.dry_run:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(folders)} folders, {size} {'would be freed' if args.dry_run else 'freed'}")
 
 
 def where(args: argparse.Namespace) -> None:
@@ -366,7 +368,7 @@ def plan(args: argparse.Namespace) -> None:
 def calibrate(args: argparse.Namespace) -> None:
     from acl_bert.config.study import load_study
     from acl_bert.files import write_json
-    from acl_bert.runs.files import CALIBRATION
+    from acl_bert.runs.calibration import CALIBRATION
 
     study = load_study(args.config)
 
@@ -602,7 +604,9 @@ def build_parser() -> argparse.ArgumentParser:
     tracking = verb(sync_tracking, "bring MLflow up to date with the study's files")
     tracking.add_argument("--watch", action="store_true", help="until the workflow ends")
     tracking.add_argument("--owner", type=int, help="its process id (the parent of this one)")
-    pruning = verb(prune, "remove the models that no study keeps, nor has students to come for")
+    pruning = verb(
+        prune, "remove models no study needs, damaged runs, unfinished runs of other code"
+    )
     pruning.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
     pruning.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     pruning.add_argument(

@@ -1,4 +1,4 @@
-"""Errors that a user is meant to read: the message names the place, the fault and the remedy."""
+"""Errors for users: the message names the file or setting, the fault and the remedy."""
 
 import signal
 

@@ -32,22 +32,22 @@ class Gpu:
 
 
 def visible_gpus() -> list[Gpu]:
-    """The GPUs that a process here may use; the slices of one that is cut, in its place.
+    """The GPUs that a process here may use; of a GPU that is cut, its slices.
 
-    CUDA_VISIBLE_DEVICES is read as CUDA reads it: UUIDs may be abbreviated, and nothing counts from
-    the first entry on that is no GPU, such as -1. Numbers are nvidia-smi's: CUDA's own order, where
-    models are mixed, is another one without CUDA_DEVICE_ORDER=PCI_BUS_ID. Where nvidia-smi cannot
-    be run, the entries are taken for GPUs.
+    CUDA_VISIBLE_DEVICES is read as CUDA reads it: UUIDs may be abbreviated, and the first entry
+    that is no GPU, such as -1, ends the list. Numbers are nvidia-smi's: where models are mixed,
+    CUDA has another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID. Where nvidia-smi cannot be run, the
+    entries are taken for GPUs.
     """
     given = os.environ.get(VISIBLE)
     entries = [] if given is None else [entry.strip() for entry in given.split(",")]
     known = _by_entry()
     if known is None:
         return [Gpu(entry, "") for entry in takewhile(_DEVICE.fullmatch, dict.fromkeys(entries))]
-    found: Iterable[list[Gpu]] = known.values()
+    visible: Iterable[list[Gpu]] = known.values()
     if given is not None:
-        found = takewhile(bool, (_meant(entry, known) for entry in entries))
-    return list(dict.fromkeys(gpu for gpus in found for gpu in gpus))
+        visible = takewhile(bool, (_meant(entry, known) for entry in entries))
+    return list(dict.fromkeys(gpu for gpus in visible for gpu in gpus))
 
 
 def claim_gpu() -> str | None:
@@ -63,10 +63,10 @@ def claim_gpu() -> str | None:
         return None
     folder = Path(tempfile.gettempdir(), f"acl-bert-{os.getuid()}", "gpus")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for place in count():  # all first places before a second one
+    for jobs in count():  # a GPU with fewer jobs comes first
         for gpu in gpus:
-            # Left open: its lock, and so the place, is this process's until it ends.
-            path = folder / f"{gpu.name.replace('/', '_')}.{place}"
+            # Left open: its lock is this process's until it ends.
+            path = folder / f"{gpu.name.replace('/', '_')}.{jobs}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,31 +75,31 @@ def claim_gpu() -> str | None:
                 continue
             os.environ[VISIBLE] = gpu.name
             return gpu.name
-    raise AssertionError("there is always a further place")
+    raise AssertionError("count() does not end")
 
 
 def _by_entry() -> dict[str, list[Gpu]] | None:
-    """What each entry of CUDA_VISIBLE_DEVICES would offer; None where nvidia-smi says nothing."""
+    """The GPUs of each possible entry of CUDA_VISIBLE_DEVICES; None where nvidia-smi fails."""
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     known: dict[str, list[Gpu]] = {}
-    for line in said.stdout.splitlines():
+    for line in listing.stdout.splitlines():
         if gpu := _GPU.match(line):
             number, title, whole = gpu.groups()
             known[number] = known[whole] = [Gpu(whole, title)]
         elif cut := _SLICE.match(line):
             profile, uuid = cut.groups()
             known[uuid] = [Gpu(uuid, f"{title} {profile}")]
-            # One that is cut is no device itself any more.
-            others = [part for part in known[whole] if part.name != whole]
-            known[number] = known[whole] = others + known[uuid]
+            # A GPU that is cut is no device itself any more.
+            slices = [each for each in known[whole] if each.name != whole]
+            known[number] = known[whole] = slices + known[uuid]
     return known
 
 
 def _meant(entry: str, known: Mapping[str, list[Gpu]]) -> list[Gpu]:
-    """What an entry stands for, a UUID's beginning included; nothing where that is not clear."""
+    """The GPUs of an entry, which may be a UUID's beginning; none where that is ambiguous."""
     if entry in known or not _DEVICE.fullmatch(entry) or entry.isdigit():
         return known.get(entry, [])
     matching = [gpus for name, gpus in known.items() if name.startswith(entry)]

@@ -1,7 +1,7 @@
-"""Processes: whether one still runs, and SIGTERM passed on to those below one.
+"""Processes: whether one still runs, and passing SIGTERM on to a process's descendants.
 
-Under SLURM's proctrack/cgroup a warning reaches the first process of a job step alone: Snakemake,
-which starts nothing more and waits. What it waits for, the training, is to write a checkpoint.
+Under SLURM's proctrack/cgroup a warning reaches only the first process of a job step: Snakemake,
+which starts no more jobs and waits. The training that it waits for has to write a checkpoint.
 """
 
 import os
@@ -13,7 +13,10 @@ from pathlib import Path
 
 
 def started(pid: int) -> str | None:
-    """When a process began, in the system's ticks; None where there is none. Numbers come again."""
+    """When a process began, in the system's ticks, which tells it from a later process of equal id.
+
+    None where there is no such process.
+    """
     try:
         # The second field, the program's name in parentheses, may have spaces in it.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -23,10 +26,9 @@ def started(pid: int) -> str | None:
 
 
 def pass_on(applies: Callable[[], bool]) -> None:
-    """From now on send on each SIGTERM of this process to all below it, where `applies` is true.
+    """From now on pass each SIGTERM on to all descendants, where `applies` is true.
 
-    The handler that this process has, or installs later, keeps its effect. To be called in the main
-    thread; takes the place of signal.set_wakeup_fd.
+    This process's own handler keeps its effect. Call it in the main thread; uses set_wakeup_fd.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -11,7 +11,7 @@ from acl_bert.errors import InputError
 from acl_bert.files import write_json
 from acl_bert.planning.hours import Costs, Slots
 from acl_bert.planning.sizes import Sizes, costs
-from acl_bert.runs.files import CALIBRATION
+from acl_bert.runs.calibration import CALIBRATION
 from acl_bert.study.planned import Run
 
 

@@ -22,7 +22,7 @@ def digest(package: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("training/step.py", True),
         ("objectives/gate.py", True),
         ("model/classifier.py", True),
-        ("tasks/tokens.py", True),
+        ("data/tokens.py", True),
         ("evaluation/metrics.py", True),
         ("study/tables.py", False),
         ("tracking/mirror.py", False),
@@ -48,7 +48,7 @@ def test_a_changed_meaning_of_a_setting_is_other_code(
     package = tmp_path / "acl_bert"
     shutil.copytree(Path(acl_bert.__file__).parent, package)
     before = digest(package, monkeypatch)
-    path = package / "settings" / "method.py"
+    path = package / "config" / "method.py"
     text = path.read_text()
     assert text.count("1.0 - self.weight") == 1  # of ce_weight
     path.write_text(text.replace("1.0 - self.weight", "2.0 - self.weight"))

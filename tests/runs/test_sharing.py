@@ -17,7 +17,7 @@ from acl_bert.config.study import Study, load_study
 from acl_bert.runs.code import running_code
 from acl_bert.runs.files import find_names, in_progress_path, lease_path, name_path
 from acl_bert.runs.lease import hold
-from acl_bert.runs.store import Store, address_of
+from acl_bert.runs.store import Store, address_of, read_name
 from acl_bert.training.jobs import Job, study_job
 
 ONE = {"task": "tiny", "encoder": "small", "acl": "acl", "acl_cl": "acl_cl"}
@@ -100,6 +100,25 @@ def test_equal_runs_under_other_names_are_one(both: tuple[Path, Path], capsys: A
     said = capsys.readouterr().out
     assert "epoch 1/1" in said and "not quite those" not in said
     assert stored(results) == before
+
+
+@pytest.mark.parametrize("torn", ["teacher_outputs.safetensors", "model/model.safetensors"])
+def test_a_damaged_heavy_part_is_made_again(both: tuple[Path, Path], torn: str) -> None:
+    """What a student reads of its teacher; the teacher's model too, where it is needed."""
+    one, _ = both
+    results = one.parent / "results"
+    assert main(finetune(one, ONE, "acl_cl")) == 0
+    (outputs,) = (results / "store" / "heavy").glob("*/teacher_outputs.safetensors")
+    path = outputs.parent / torn
+    whole = path.read_bytes()
+    for damaged in (whole[:-40], whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        if torn.startswith("model"):
+            outputs.unlink()
+        student = name_path(results / "one", "tiny", "small", "acl_cl", 1)
+        shutil.rmtree(results / "store" / read_name(student)["run"])
+        assert main(finetune(one, ONE, "acl_cl")) == 0
+        assert path.read_bytes() == whole
 
 
 def test_a_student_of_another_teacher_is_left_out(both: tuple[Path, Path]) -> None:

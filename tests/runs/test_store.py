@@ -10,7 +10,7 @@ from run_folders import finish_run
 
 from acl_bert.errors import InputError
 from acl_bert.runs.files import METRICS, PREDICTIONS, find_names, name_path
-from acl_bert.runs.store import MANIFEST, Store, address_of, key_of, write_manifest
+from acl_bert.runs.store import MANIFEST, Store, address_of, fault_of, key_of, write_manifest
 
 KEY, OTHER_KEY = "a" * 64, "b" * 64
 
@@ -72,7 +72,7 @@ def test_a_damaged_run_is_set_aside_when_it_is_looked_for(tmp_path: Path, fault:
     damage, said = FAULTS[fault]
     damage(run)
     before = {path.name for path in run.iterdir()}
-    assert said in (store.fault(run.name) or "")
+    assert said in (fault_of(run) or "")
     assert store.find(KEY, "code", "same") is None
     assert not run.exists()
     (aside,) = (tmp_path / "damaged").iterdir()
@@ -85,10 +85,10 @@ def test_a_damaged_run_is_set_aside_when_it_is_looked_for(tmp_path: Path, fault:
 def test_sizes_alone_do_not_tell_a_flipped_bit(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run = put(store)
-    assert store.fault(run.name) is None
+    assert fault_of(run) is None
     flip(run)
-    assert store.fault(run.name, contents=False) is None
-    assert store.fault(run.name) is not None
+    assert fault_of(run, contents=False) is None
+    assert fault_of(run) is not None
 
 
 def test_a_name_is_of_that_very_run(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_name_is_of_that_very_run(tmp_path: Path) -> None:
     (run / METRICS).write_text((run / METRICS).read_text().replace("0.51", "0.99"))
     (run / MANIFEST).unlink()
     write_manifest(run)
-    assert store.fault(run.name) is None
+    assert fault_of(run) is None
     with pytest.raises(InputError, match="is not the run that is named"):
         store.named(name)
     for text in ("", "{", "[]", '{"run": "x"}'):
@@ -157,7 +157,7 @@ def test_what_is_published_stays(tmp_path: Path) -> None:
         store.publish(work, "address")
         assert not work.exists()
         assert (store.run("address").path / METRICS).read_text() == "first"
-    assert store.fault("address") is None
+    assert fault_of(store.run("address").path) is None
 
 
 def test_another_model_takes_the_outputs_of_the_one_before_with_it(tmp_path: Path) -> None:
@@ -170,4 +170,4 @@ def test_another_model_takes_the_outputs_of_the_one_before_with_it(tmp_path: Pat
         assert (store.model("address") / "weights").read_text() == text
         assert not store.teacher_outputs("address").exists()
         store.teacher_outputs("address").write_text("of it")
-    assert list(store.heavy_addresses()) == ["address"] and not list(store.addresses())
+    assert store.has_model("address") and not list(store.addresses())

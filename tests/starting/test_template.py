@@ -45,13 +45,13 @@ class Jobs:
         self.template: subprocess.Popen[bytes] | None = None
 
     def serve(self, idle: float = 60.0) -> None:
-        place = self._place()
+        place = self._address()
         self.template = subprocess.Popen(
             [sys.executable, str(SERVED), str(place), str(self._owner), str(idle)]
         )
         until(place.exists)
 
-    def _place(self) -> Path:
+    def _address(self) -> Path:
         code = (
             "from acl_bert.starting import client; import os; "
             "print(client._private_folder() / client._name(int(os.environ[client.OWNER])))"

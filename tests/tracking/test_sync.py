@@ -15,7 +15,9 @@ from mlflow.tracking import MlflowClient
 from mlflow_store import curve, everything, runs_of, wait_until
 from run_folders import append, finish_run, history_line, name_run, start_run
 
-from acl_bert.runs.files import lease_path
+from acl_bert.config.study import load_study
+from acl_bert.files import read_json, write_json
+from acl_bert.runs.files import in_progress_path, lease_path
 from acl_bert.runs.lease import hold
 from acl_bert.tracking.sync import Tracker, only_tracker, watch
 
@@ -114,13 +116,44 @@ def test_a_run_of_other_settings_takes_the_place_of_the_one_before(
 def test_two_studies_show_a_run_that_they_share_under_their_own_names(
     study: Path, sqlite: str
 ) -> None:
-    run, other = finish_run(study), study.with_name("other")
-    other.mkdir()
-    name_run(other, run, encoder="mine", method="own")
-    for each in (study, other):
-        Tracker(each, sqlite).sync()
-    assert statuses(sqlite, study) == {"rte · acl · tiny · seed 1": "FINISHED"}
-    assert statuses(sqlite, other) == {"rte · own · mine · seed 1": "FINISHED"}
+    """Its own and its teacher's; its title too."""
+    teacher, student = finish_run(study), finish_run(study, method="acl_cl")
+    config = read_json(student / "config.json")
+    config["method"] |= {"title": "Student", "teacher": "acl"}
+    write_json(student / "config.json", config | {"teacher_run": teacher.name})
+    name_run(study, student, method="acl_cl")
+    other = study.with_name("other")
+    name_run(other, teacher, task="acceptability", encoder="mine", method="ours")
+    name_run(other, student, task="acceptability", encoder="mine", method="theirs")
+    names = {
+        "ours": {"like": "acl", "title": "Ours"},
+        "theirs": {"like": "acl_cl", "title": "Theirs", "teacher": "ours"},
+    }
+    given = yaml.safe_load(study_file(other).read_text())
+    given |= {"methods": names, "encoders": {"mine": {"path": "none"}}}
+    Tracker(study, sqlite).sync()
+    Tracker(other, sqlite, load_study(given)).sync()
+    assert set(statuses(sqlite, study)) == {
+        "rte · acl · tiny · seed 1",
+        "rte · acl_cl · tiny · seed 1",
+    }
+    (shown,) = (run for run in runs_of(sqlite, other) if run.data.tags["method"] == "theirs")
+    own = "acceptability · theirs · mine · seed 1", "acceptability · ours · mine · seed 1", "Theirs"
+    tags = shown.data.tags
+    assert (shown.info.run_name, tags["teacher"], tags["title"]) == own
+    assert tags["mlflow.note.content"].startswith("Theirs on acceptability with mine.")
+
+
+def test_what_is_neither_in_progress_nor_named_any_more_is_ended(study: Path, sqlite: str) -> None:
+    """As a run of other settings that was begun before the study's file was changed."""
+    work = start_run(study)
+    tracker = Tracker(study, sqlite)
+    tracker.sync(last=False)
+    in_progress_path(study, work.name).unlink()
+    assert tracker.sync(last=False).failed == 0
+    assert list(statuses(sqlite, study).values()) == ["RUNNING"]
+    assert tracker.sync().failed == 1
+    assert list(statuses(sqlite, study).values()) == ["FAILED"]
 
 
 def test_what_is_damaged_is_named_and_the_others_are_mirrored(study: Path, sqlite: str) -> None:
@@ -151,9 +184,9 @@ def owner() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def tracker_of(study: Path, owner: int, *more: str) -> "subprocess.Popen[str]":
-    config = study.parent / "study.yaml"
-    config.write_text(
+def study_file(study: Path) -> Path:
+    path = study.parent / f"{study.name}.yaml"
+    path.write_text(
         yaml.safe_dump(
             {
                 "name": study.name,
@@ -165,7 +198,18 @@ def tracker_of(study: Path, owner: int, *more: str) -> "subprocess.Popen[str]":
             }
         )
     )
-    command = [sys.executable, "-m", "acl_bert", "sync-tracking", "--config", str(config)]
+    return path
+
+
+def tracker_of(study: Path, owner: int, *more: str) -> "subprocess.Popen[str]":
+    command = [
+        sys.executable,
+        "-m",
+        "acl_bert",
+        "sync-tracking",
+        "--config",
+        str(study_file(study)),
+    ]
     command += ["--results", str(study.parent), *more]
     if owner:
         command += ["--watch", "--owner", str(owner)]
@@ -217,7 +261,7 @@ def test_a_store_that_cannot_be_reached_is_a_warning_at_first_and_one_in_the_end
     gone = subprocess.Popen(["true"])
     gone.wait()
     with caplog.at_level(logging.WARNING):
-        assert not watch(study, uri, gone.pid, interval=0.01, patience=0.01)
+        assert not watch(Tracker(study, uri), gone.pid, interval=0.01, patience=0.01)
     said = [record.message for record in caplog.records if "MLflow at" in record.message]
     assert said and all("\n" not in message and uri in message for message in said)
     assert "make sync-tracking" in said[-1]

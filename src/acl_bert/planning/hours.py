@@ -7,7 +7,8 @@ from acl_bert.config.explain import unknown
 from acl_bert.errors import InputError
 from acl_bert.gpus import visible_gpus
 from acl_bert.planning.sizes import Configuration, Sizes, costs, official_rows
-from acl_bert.runs.files import TASK, Calibration, calibration, data_path
+from acl_bert.runs.calibration import Calibration, calibration
+from acl_bert.runs.files import TASK, data_path
 from acl_bert.study.planned import Run
 
 

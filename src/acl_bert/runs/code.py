@@ -1,4 +1,4 @@
-"""Which code trains: as it was when the process began, whatever becomes of its files meanwhile."""
+"""Which code trains: as it was when the process began, even if its files change later."""
 
 import subprocess
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from pathlib import Path
 import acl_bert
 from acl_bert.files import content_hash
 
-# What a run's numbers come from, but for its rows: what a setting means is code too.
-PACKAGES = ("evaluation", "model", "objectives", "settings", "tasks", "training")
+# The packages that a run's numbers depend on. `config` too: it says what a setting means.
+PACKAGES = ("config", "data", "evaluation", "model", "objectives", "training")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 
 @dataclass(frozen=True)
 class Code:
     commit: str | None
-    """With "+" where files were changed since; None outside git."""
+    """With "+" where files differ from the commit; None outside git."""
     digest: str
-    """sha256 of what a run's numbers come from, libraries' versions included."""
+    """sha256 of PACKAGES, and the versions of LIBRARIES."""
 
 
 @cache
 def running_code() -> Code:
-    """To be called first where a process begins; later calls give the same."""
+    """Call it first when a process begins; later calls return the same."""
     package = Path(acl_bert.__file__).parent
     files = [path for name in PACKAGES for path in sorted((package / name).glob("**/*.py"))]
     libraries = [f"{name} {version(name)}" for name in LIBRARIES]

@@ -1,19 +1,20 @@
-"""Names and shapes of a run's result files: the contract of those who write and read them.
+"""Names of a run's files, for those who write them (training) and read them (tracking, study).
 
-Training writes them, tracking and study read them; neither knows the other. The folders lie in
-the store (`runs/store.py`). A study names its runs in small files, one a run, such as
-`runs/<task>/<encoder>/<method>/seed-<n>.json`, and those in progress in `in-progress/`.
+The folders lie in the store (`runs/store.py`). A study names its runs in small files, one a run,
+such as `runs/<task>/<encoder>/<method>/seed-<n>.json`, and those in progress in `in-progress/`.
 """
 
 import csv
-from collections.abc import Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
+from acl_bert.runs.results import Metrics, Timings
+from acl_bert.runs.tensors import Representations, read_logits, read_representations
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,14 +28,14 @@ PREDICTIONS = "predictions.csv"
 TEST_PREDICTIONS = "test_predictions.csv"  # where the task has test sets
 LOGITS = "logits.safetensors"  # of every exit on the dev sets: `<set>.logits`, `<set>.labels`
 REPRESENTATIONS = "representations.safetensors"  # h of some dev rows, and the label embeddings
-MODEL = "model"  # of the heavy parts, as is:
-TEACHER_OUTPUTS = "teacher_outputs.safetensors"  # what a teacher makes of its training rows
+# The heavy parts: a model's folder, and what a teacher outputs for the training rows.
+MODEL = "model"
+TEACHER_OUTPUTS = "teacher_outputs.safetensors"
 
 TASK = "task.json"  # beside a task's prepared rows
 TOKENS = "tokens.json"  # beside their tokens
 LAMBDA = "lambda.json"  # the λ chosen from tuning runs, and beside it the scores it was chosen by
 LAMBDA_SCORES = "scores.json"
-CALIBRATION = "calibration.json"  # in the study's folder: how long steps take on its hardware
 TUNING = "tuning"
 
 # Of every finished run.
@@ -49,10 +50,10 @@ PUBLISHED = (
     METRICS,
 )
 
-# One row a step; an empty cell: the column does not apply (no contrastive term, no gate).
-# `kept`: 1 where the contrastive term's gradient was used as it is, 0 where it was dropped or (by
-# project and gradvac) changed; over several micro-batches or exits the share of those that kept it,
-# as `angle` is their mean. `angle_h`: the angle over h, where `angle` is over parameters.
+# One row a step; an empty cell: the column does not apply (no auxiliary loss, no gate).
+# `kept`: 1 where the auxiliary loss's gradient was used as it is, 0 where it was dropped or (by
+# project and gradvac) changed; over several micro-batches or exits the fraction that kept it, as
+# `angle` is their mean. `angle_h`: the angle over h, where `angle` is over parameters.
 HISTORY_COLUMNS = (
     "step",
     "epoch",
@@ -68,8 +69,7 @@ HISTORY_COLUMNS = (
     "tokens",
 )
 
-# What `config.json` has at least: `method` is the method's row, `method_id` its name. Optional and
-# used by tracking while a run goes on: `data_fingerprint` and `commit`.
+# What `config.json` has at least: `method` are the method's settings, `method_id` is its name.
 CONFIG_KEYS = frozenset({"task", "encoder", "method_id", "method", "seed", "training"})
 
 
@@ -87,96 +87,9 @@ def prediction_columns(classes: int) -> tuple[str, ...]:
 TEST_COLUMNS = ("split", "index", "prediction")
 
 
-class Selection(TypedDict):
-    """What the best epoch was chosen by: a metric's fraction on the selection split."""
-
-    metric: str
-    value: float
-    epoch: int
-
-
-class RunData(TypedDict):
-    fingerprint: str
-    rows: dict[str, int]
-    subset: bool
-    stand_in: str | None
-    source: str
-
-
-class Metrics(TypedDict):
-    """`metrics.json`. Values are fractions on dev at the best epoch.
-
-    `metrics` are the last exit's; `exits` has each exit's, by its layer (as text), from 1 to the
-    model's `depth`. `degenerate`: the last predicts one class on dev, or has Matthews 0;
-    `degenerate_exits` are the layers of all such exits. `run_hash` is the run's address in the
-    store, `teacher` that of the run that came first.
-    """
-
-    task: str
-    encoder: str
-    method: str
-    seed: int
-    run_hash: str
-    depth: int
-    metrics: dict[str, float]
-    exits: dict[str, dict[str, float]]
-    teacher: NotRequired[str | None]
-    selection: Selection
-    degenerate: bool
-    degenerate_exits: list[str]
-    gate: dict[str, Any] | None
-    data: RunData
-
-
-class Timings(TypedDict):
-    """`timings.json`: all that may differ between two equal runs.
-
-    `started` and `ended` are ISO 8601 with their offset from UTC, and between them are also the
-    times in which an interrupted run did not go on. `code`: a digest of what the numbers come from.
-    """
-
-    commit: str | None
-    code: NotRequired[str]
-    started: str
-    ended: NotRequired[str]
-    seconds: dict[str, float]
-    steps: int
-    tokens: int
-    tokens_per_second: float
-    device: str
-    precision: str
-    threads: int
-    peak_memory_mib: NotRequired[float | None]
-    versions: NotRequired[dict[str, str]]
-
-
-class Calibration(TypedDict):
-    """`calibration.json`, an entry an encoder: how long CE steps of two lengths took."""
-
-    device: str
-    gpu: bool
-    precision: str
-    threads: int
-    batch_size: int
-    steps: list[tuple[int, float]]
-    """Tokens of a row, all rows of a batch being as long, and seconds of an update."""
-
-
 Row = dict[str, float | None]
 # Task, encoder, method and seed.
 RunKey = tuple[str, str, str, int]
-
-
-@dataclass(frozen=True)
-class Representations:
-    """What some exits make of some dev rows, by layer; `representations.safetensors`."""
-
-    labels: "np.ndarray"
-    """(rows,), class numbers."""
-    h: "dict[int, np.ndarray]"
-    """(rows, hidden), float32."""
-    label_embeddings: "dict[int, np.ndarray]"
-    """(classes, hidden), float32."""
 
 
 def data_path(study: Path, task: str) -> Path:
@@ -185,7 +98,7 @@ def data_path(study: Path, task: str) -> Path:
 
 
 def tokens_path(study: Path, task: str, encoder: str) -> Path:
-    """Where they lie tokenised."""
+    """Where the rows' tokens for an encoder lie."""
     return study / "tokens" / task / encoder
 
 
@@ -195,12 +108,12 @@ def name_path(study: Path, task: str, encoder: str, method: str, seed: int | str
 
 
 def tuning_path(study: Path, task: str, encoder: str, method: str) -> Path:
-    """Where the runs are named that a λ is chosen from, and the choice lies."""
+    """The folder of the choice of λ, and of the names of the runs that it is chosen from."""
     return study / TUNING / task / encoder / method
 
 
 def tuning_name_path(tuning: Path, weight: float | str, seed: int | str) -> Path:
-    """The small file, below a `tuning_path`, that names the run that tries a λ."""
+    """The small file, below a `tuning_path`, that names a run which tries a λ."""
     return tuning / f"lambda-{weight}" / f"seed-{seed}.json"
 
 
@@ -224,9 +137,9 @@ def variant_of(name: Path) -> str | None:
 
 
 def in_progress_path(study: Path, address: str) -> Path:
-    """The small file that says for which of a study's runs an unfinished folder of the store is.
+    """The small file that says which of a study's runs an unfinished folder of the store is.
 
-    It is there from before a run's training until the run is named; one that was killed leaves it.
+    It is written before the training and removed once the run is named; a killed run leaves it.
     """
     return study / "in-progress" / f"{address}.json"
 
@@ -238,20 +151,19 @@ class InProgress(TypedDict):
 
 
 def is_drawn(step: int) -> bool:
-    """Whether a step of `history.csv` is a point of MLflow's curves: 1,000, then every tenth.
-
-    All steps of a long run would take MLflow more room than all of its results; the file has them.
+    """Whether a step of `history.csv` is a point of MLflow's curves: the first 1,000, then every
+    tenth. All steps of a long run would take more room in MLflow than all of its results.
     """
     return step <= 1000 or step % 10 == 0
 
 
 def drawn(steps: int) -> int:
-    """How many of so many steps are."""
+    """How many of the first `steps` steps are drawn."""
     return min(steps, 1000) + max(0, steps // 10 - 100)
 
 
 def lease_path(folder: Path) -> Path:
-    """The file that tells who writes a work folder of the store now."""
+    """The file that names the process which writes a work folder, or teacher outputs, now."""
     return folder.with_name(f".{folder.name}.lease")
 
 
@@ -259,12 +171,14 @@ def lease_path(folder: Path) -> Path:
 class RunFolder:
     """The files of one run, finished or in progress.
 
-    `called`: what the study that is looked at calls it. Where none is given, the names are those of
-    the study that trained the run; of two studies that share it each may have names of its own.
+    `called`: what the study that is looked at calls it, and `method` its method's title and
+    teacher. Without them the names are those of the study that trained the run: of two studies
+    that share a run each may have names of its own.
     """
 
     path: Path
     called: RunKey | None = None
+    method: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metrics_path(self) -> Path:
@@ -273,10 +187,6 @@ class RunFolder:
     @property
     def config_path(self) -> Path:
         return self.path / CONFIG
-
-    @property
-    def timings_path(self) -> Path:
-        return self.path / TIMINGS
 
     @property
     def history_path(self) -> Path:
@@ -291,43 +201,12 @@ class RunFolder:
         return self.path / PREDICTIONS
 
     def dev_logits(self) -> "dict[str, tuple[np.ndarray, np.ndarray]]":
-        """By dev set: every exit's logits, (rows, exits, classes) float32, and labels, (rows,).
-
-        Raises InputError where the file is absent or torn, or does not fit the run's metrics.
-        """
-        import numpy as np  # not above: every verb and the Snakefile import this module
-
-        path = self.path / LOGITS
-        tensors = _load_tensors(path)
-        exits = len(self.metrics()["exits"])
-        sets = {}
-        for name in (key.removesuffix(".logits") for key in tensors if key.endswith(".logits")):
-            logits, labels = tensors[f"{name}.logits"], tensors.get(f"{name}.labels")
-            if labels is None or logits.shape[:2] != (len(labels), exits):
-                raise InputError(
-                    f"{path}: {name} is not of {exits} exits, or of other rows; run it again"
-                )
-            if not np.isfinite(logits).all():
-                raise InputError(f"{path}: {name} holds numbers that are not finite; run it again")
-            sets[name] = (logits, labels)
-        return sets
+        """As `read_logits`; they fit the run's metrics."""
+        return read_logits(self.path / LOGITS, len(self.metrics()["exits"]))
 
     def representations(self) -> Representations:
-        """Raises InputError where the file is absent or torn, or lacks a part."""
-        import numpy as np  # as in dev_logits
-
-        path = self.path / REPRESENTATIONS
-        tensors = _load_tensors(path)
-        by_layer: dict[str, dict[int, Any]] = {"h": {}, "label_embeddings": {}}
-        for kind, layers in by_layer.items():
-            for name in (name for name in tensors if name.startswith(f"{kind}.")):
-                layers[int(name.removeprefix(f"{kind}."))] = tensors[name]
-        finite = all(np.isfinite(x).all() for layers in by_layer.values() for x in layers.values())
-        if "labels" not in tensors or by_layer["h"].keys() != by_layer["label_embeddings"].keys():
-            raise InputError(f"{path}: lacks labels, h or label_embeddings; run it again")
-        if not finite:
-            raise InputError(f"{path}: holds numbers that are not finite; run it again")
-        return Representations(tensors["labels"], **by_layer)
+        """As `read_representations`."""
+        return read_representations(self.path / REPRESENTATIONS)
 
     @property
     def finished(self) -> bool:
@@ -339,28 +218,27 @@ class RunFolder:
         return self.path.name
 
     def metrics(self) -> Metrics:
-        """Raises InputError where the file is absent, torn, or lacks a part."""
-        metrics = _checked(self.metrics_path, Metrics.__required_keys__)
+        """Raises InputError where the file is absent, torn, or lacks a key."""
+        metrics = read_checked(self.metrics_path, Metrics.__required_keys__)
         return cast(Metrics, metrics | self._names("method"))
 
     def timings(self) -> Timings:
-        """Raises InputError where the file is absent, torn, or lacks a part."""
-        timings = cast(Timings, _checked(self.timings_path, Timings.__required_keys__))
+        """Raises InputError where the file is absent, torn, or lacks a key."""
+        timings = cast(Timings, read_checked(self.path / TIMINGS, Timings.__required_keys__))
         if "total" not in timings["seconds"]:
-            raise InputError(f"{self.timings_path}: lacks the total of its seconds; run it again")
+            raise InputError(f"{self.path / TIMINGS}: lacks the total of its seconds; run it again")
         return timings
 
     def span(self) -> tuple[float, float]:
         """When it started and ended, in seconds of POSIX; raises InputError as `timings`."""
         timings = self.timings()
-        start = datetime.fromisoformat(timings["started"]).timestamp()
-        if "ended" not in timings:
-            return start, start + timings["seconds"]["total"]
-        return start, datetime.fromisoformat(timings["ended"]).timestamp()
+        start, end = (datetime.fromisoformat(timings[key]) for key in ("started", "ended"))
+        return start.timestamp(), end.timestamp()
 
     def config(self) -> dict[str, Any]:
         """The resolved settings: at least task, encoder, method_id, seed and the method's row."""
-        return _checked(self.config_path, CONFIG_KEYS) | self._names("method_id")
+        config = read_checked(self.config_path, CONFIG_KEYS) | self._names("method_id")
+        return config | {"method": config["method"] | self.method}
 
     def _names(self, method: str) -> dict[str, Any]:
         if self.called is None:
@@ -451,32 +329,8 @@ def runs_of(
     return [(key, *found[key]) for key in sorted(found)]
 
 
-def _load_tensors(path: Path) -> "dict[str, np.ndarray]":
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); run it again") from error
-
-
-def calibration(study: Path, encoders: Collection[str]) -> dict[str, Calibration] | None:
-    """Of each of these; None where nothing was calibrated.
-
-    Raises InputError where the file is torn, or lacks one of them.
-    """
-    path, remedy = study / CALIBRATION, "calibrate again"
-    if not path.is_file():
-        return None
-    found = _checked(path, frozenset(encoders), remedy)
-    for name in encoders:
-        if not isinstance(found[name], dict) or Calibration.__required_keys__ - found[name].keys():
-            raise InputError(f"{path}: {name} is not whole; {remedy}")
-    return found
-
-
-def _checked(path: Path, keys: frozenset[str], remedy: str = "run it again") -> dict[str, Any]:
+def read_checked(path: Path, keys: frozenset[str], remedy: str = "run it again") -> dict[str, Any]:
+    """A JSON object with at least these keys. Raises InputError for any other content."""
     try:
         value = read_json(path)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What determines a run's numbers, and nothing else: runs of one key are one run, in any study."""
+"""What determines a run's numbers: runs of equal keys are one run, in any study."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ def run_key(
 ) -> dict[str, Any]:
     """The key, as JSON; two keys printed side by side explain why a run is trained again.
 
-    `settings`: settled, so that device and precision are those of this machine. `tokens`: the
+    `settings`: resolved, so that device and precision are those of this machine. `tokens`: the
     content of tokens.json. `teacher_key`: the hash of the key of the run that comes first.
     `score_dev`: a run that tries a λ lacks what a teacher with the same settings has.
     """

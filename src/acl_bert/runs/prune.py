@@ -1,36 +1,26 @@
-"""What of the store's heavy parts nobody needs any more: models, and what students read of them."""
+"""What of the store no study needs any more: models, teacher outputs, damaged and old work."""
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from acl_bert.config.study import Study, load_study
 from acl_bert.errors import InputError
+from acl_bert.runs.code import running_code
 from acl_bert.runs.files import find_names, lease_path, name_path, tuning_name_path, tuning_path
 from acl_bert.runs.lease import is_held
-from acl_bert.runs.store import STORE, Store, read_name
+from acl_bert.runs.store import STORE, Store, address_of, key_of, read_name
 
 STUDY_FILE = "config.yaml"
 
 
-@dataclass(frozen=True)
-class Prunable:
-    """Folders that may go, and their bytes."""
+def prunable(results: Path, unnamed_runs: bool = False) -> list[Path]:
+    """The folders of the store in `results` that may go, but for what a live process holds.
 
-    folders: list[Path]
-    bytes: int
-
-    def remove(self) -> None:
-        for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def prunable(results: Path, unnamed_runs: bool = False) -> Prunable:
-    """The heavy parts that no study in the folder `results` keeps, nor has students to come for.
-
-    `unnamed_runs`: also the finished runs that no study there names. Raises InputError where a
-    study's file cannot be read, since nobody knows then what it needs.
+    These are the heavy parts that no study there keeps or has students to come for, damaged runs,
+    and unfinished runs of other code than the present one. `unnamed_runs`: also the finished runs
+    that no study there names. Raises InputError where a study's file cannot be read, since nobody
+    knows then what it needs.
     """
     store = Store(results / STORE)
     needed: set[str] = set()
@@ -47,15 +37,24 @@ def prunable(results: Path, unnamed_runs: bool = False) -> Prunable:
             raise InputError(
                 f"{error}\nWhat this study needs cannot be told: mend or remove its folder first"
             ) from error
+    code = running_code().digest
+    heavy, work, damaged = (
+        sorted((store.root / name).glob("[!.]*")) for name in ("heavy", "work", "damaged")
+    )
     folders = [
-        store.root / "heavy" / address
-        for address in store.heavy_addresses()
-        if address not in needed and not is_held(lease_path(store.teacher_outputs(address)))
+        each
+        for each in heavy
+        if each.name not in needed and not is_held(lease_path(store.teacher_outputs(each.name)))
     ]
+    folders += [
+        each
+        for each in work
+        if each.name != address_of(key_of(each.name), code) and not is_held(lease_path(each))
+    ]
+    folders += damaged
     if unnamed_runs:
         folders += [store.run(each).path for each in store.addresses() if each not in named]
-    sizes = (path.stat().st_size for each in folders for path in each.rglob("*") if path.is_file())
-    return Prunable(folders, sum(sizes))
+    return folders
 
 
 def prune_teachers(
@@ -65,28 +64,25 @@ def prune_teachers(
     for teacher in (method, study.method_row(method).teacher):
         if teacher is None or not study.is_teacher(teacher, encoder):
             continue
-        cell = (task, encoder, teacher, seed)
-        if any(not name.is_file() for name in _students(study, folder, *cell)):
+        run = (task, encoder, teacher, seed)
+        if any(not name.is_file() for name in _students(study, folder, *run)):
             continue
         heavy = {
             Store.beside(folder).root / "heavy" / address
-            for address in _addresses([name_path(folder, *cell)])
+            for address in _addresses([name_path(folder, *run)])
         }
         if any(path.exists() for path in heavy):
-            found = prunable(folder.parent)
-            Prunable([path for path in found.folders if path in heavy], 0).remove()
+            for path in heavy.intersection(prunable(folder.parent)):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _needed_by(study: Study, folder: Path) -> Iterator[str]:
     """Addresses of the runs whose models the study keeps, or has students to come for."""
-    runs = dict.fromkeys((*study.cells(), *study.teachers_of_tuning()))
-    for task, encoder, method, seed in runs:
-        cell = (task, encoder, method, seed)
-        kept = study.keep_models == "all" or (
-            study.keep_models == "teachers" and study.is_teacher(method, encoder)
-        )
-        if kept or any(not name.is_file() for name in _students(study, folder, *cell)):
-            yield from _addresses([name_path(folder, *cell)])
+    for run in dict.fromkeys((*study.cells(), *study.teachers_of_tuning())):
+        _, encoder, method, _ = run
+        kept = study.keeps_model(method, encoder)
+        if kept or any(not name.is_file() for name in _students(study, folder, *run)):
+            yield from _addresses([name_path(folder, *run)])
 
 
 def _students(
@@ -103,7 +99,5 @@ def _students(
             yield from (tuning_name_path(tuning, each, seed) for each in study.tuning.lambdas)
 
 
-def _addresses(names: Iterator[Path] | list[Path]) -> Iterator[str]:
-    for name in names:
-        if name.is_file():
-            yield read_name(name)["run"]
+def _addresses(names: Iterable[Path]) -> Iterator[str]:
+    return (read_name(name)["run"] for name in names if name.is_file())

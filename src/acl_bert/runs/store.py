@@ -1,16 +1,15 @@
 """The store of finished runs: immutable folders, shared by all studies, addressed by content.
 
     results/store/<address>/         a finished run, and manifest.json: its files' sizes and digests
-    results/store/heavy/<address>/   its model, and what its students read of it: may be pruned
-    results/store/work/<address>/    a run in progress; it moves to its place whole, by one rename
+    results/store/heavy/<address>/   its model and its teacher outputs, also with manifests
+    results/store/work/<address>/    a run in progress; one rename makes it a finished run
     results/store/damaged/           runs whose files are not what their manifest says
 
 An address is the hash of what determines a run (`runs/key.py`) and that of the code that trained
-it. A study names its runs in small files (`runs/files.py`): whoever deletes a study deletes names.
+it. A study names its runs in small files (`runs/files.py`): to delete a study is to delete names.
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import Literal, TypedDict
 from uuid import uuid4
 
 from acl_bert.errors import InputError
-from acl_bert.files import publish_folder, read_json, to_json, write_json
+from acl_bert.files import publish_folder, read_json, write_json
 from acl_bert.runs.files import METRICS, MODEL, TEACHER_OUTPUTS, RunFolder, called_by, find_names
 
 STORE = "store"
@@ -71,35 +70,41 @@ class Store:
     def teacher_outputs(self, address: str) -> Path:
         return self.root / "heavy" / address / TEACHER_OUTPUTS
 
+    def has_model(self, address: str) -> bool:
+        """Whether a run's model is there, its content as it was written."""
+        return fault_of(self.model(address)) is None
+
+    def has_teacher_outputs(self, address: str) -> bool:
+        """Whether a run's teacher outputs are there, their content as it was written."""
+        return fault_of(self.root / "heavy" / address) is None
+
     def addresses(self) -> Iterator[str]:
         """Of all finished runs."""
         return (path.parent.name for path in sorted(self.root.glob(f"*/{MANIFEST}")))
 
-    def heavy_addresses(self) -> Iterator[str]:
-        """Of all runs whose model, or what students read of it, is here."""
-        return (path.name for path in sorted((self.root / "heavy").glob("[!.]*")))
-
     def find(self, key: str, code: str, states: CodeStates) -> str | None:
         """The address of a finished, undamaged run of this key: of this code, else of any other.
 
-        Of other code only where `states` is any; the first address of several. One that is damaged
-        is set aside on the way.
+        Of other code only where `states` is any; the first address of several. Damaged runs that
+        come before it are set aside.
         """
         own = address_of(key, code)
         others = sorted(path.parent.name for path in self.root.glob(f"{key[:32]}-*/{MANIFEST}"))
-        for address in (own, *(others if states == "any" else ())):
-            if (self.root / address).is_dir():
-                if not (fault := self.fault(address)):
-                    return address
-                self.set_aside(address, fault)
-        return None
+        candidates = (own, *others) if states == "any" else (own,)
+        return next((address for address in candidates if self._is_whole(address)), None)
+
+    def _is_whole(self, address: str, contents: bool = True) -> bool:
+        """Whether a finished run is there, undamaged; a damaged one is set aside."""
+        folder = self.root / address
+        if not folder.is_dir():
+            return False
+        if fault := fault_of(folder, contents):
+            self.set_aside(address, fault)
+        return fault is None
 
     def name_of(self, address: str) -> Name:
         """What a study's small file about a finished run is to hold."""
         return Name(run=address, digest=_digest(self.root / address / MANIFEST))
-
-    def write_name(self, path: Path, address: str) -> None:
-        write_json(path, self.name_of(address))
 
     def named(self, path: Path, contents: bool = False) -> RunFolder:
         """The finished run that a study's small file names.
@@ -109,27 +114,21 @@ class Store:
         have that very run, whole.
         """
         name = read_name(path)
-        if fault := self.fault_of_name(name, contents):
+        folder = self.root / name["run"]
+        if not folder.is_dir():
+            fault: str | None = f"the run {name['run']} is not in {self.root}"
+        elif not (fault := fault_of(folder, contents)) and self.name_of(folder.name) != name:
+            fault = f"{folder} is not the run that is named"
+        if fault:
             if contents:
-                self._set_damaged_aside(name)
+                self._is_whole(folder.name)
             raise InputError(f"{path}: {fault}; start the workflow again, which trains it anew")
-        return RunFolder(self.root / name["run"], called_by(path))
-
-    def fault_of_name(self, name: Name, contents: bool = False) -> str | None:
-        """What is wrong with the run that is named; `contents`: as in `fault`."""
-        manifest = self.root / name["run"] / MANIFEST
-        if not manifest.parent.is_dir():
-            return f"the run {name['run']} is not in {self.root}"
-        if fault := self.fault(name["run"], contents):
-            return fault
-        if _digest(manifest) != name["digest"]:
-            return f"{manifest.parent} is not the run that is named"
-        return None
+        return RunFolder(folder, called_by(path))
 
     def forget_lost(self, study: Path) -> list[str]:
         """Remove a study's small files that name what the store does not have; what was wrong.
 
-        Damaged runs are set aside: whoever asks for them then trains them again.
+        Damaged runs are set aside: the next job that asks for one trains it again.
         """
         lost = []
         for path in (*find_names(study), *find_names(study, tuning=True)):
@@ -138,23 +137,12 @@ class Store:
             except InputError as error:
                 lost.append(str(error))
                 with suppress(InputError):
-                    self._set_damaged_aside(read_name(path))
+                    self._is_whole(read_name(path)["run"], contents=False)
                 path.unlink(missing_ok=True)
         return lost
 
-    def _set_damaged_aside(self, name: Name) -> None:
-        if (self.root / name["run"]).is_dir() and (fault := self.fault(name["run"])):
-            self.set_aside(name["run"], fault)
-
-    def fault(self, address: str, contents: bool = True) -> str | None:
-        """What a finished run's files have that its manifest does not say, or lack; None: nothing.
-
-        Without `contents` the sizes alone are looked at, which costs a file system call a file.
-        """
-        return folder_fault(self.root / address, contents)
-
     def set_aside(self, address: str, fault: str) -> Path:
-        """Take a damaged run out of the way, so that it is trained again; where it is then."""
+        """Move a damaged run to `damaged/`, so that it is trained again; returns its new folder."""
         target = self.root / "damaged" / f"{address}.{uuid4().hex[:8]}"
         target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # another process was first
@@ -163,12 +151,13 @@ class Store:
         return target
 
     def publish_model(self, folder: Path, address: str) -> None:
-        """Move a model's folder, whole, to its place among the heavy parts."""
-        self.teacher_outputs(address).unlink(missing_ok=True)  # of a model that was there before
+        """Move a model's folder, whole, to the heavy parts, and drop an older model's outputs."""
+        self.teacher_outputs(address).unlink(missing_ok=True)
+        write_manifest(folder)
         publish_folder(folder, self.model(address))
 
     def publish(self, work: Path, address: str) -> None:
-        """Move a run's folder, whole, to its place; one that is there stays, and `work` goes."""
+        """Make a work folder a finished run; if there is one already, `work` is removed instead."""
         write_manifest(work)
         if (self.root / address / METRICS).is_file():
             shutil.rmtree(work)
@@ -177,7 +166,7 @@ class Store:
 
 
 def read_name(path: Path) -> Name:
-    """Raises InputError where the file is absent, or no such file."""
+    """Raises InputError where the file is absent, or is not a small file that names a run."""
     try:
         name = read_json(path)
         return Name(run=name["run"], digest=name["digest"])
@@ -187,21 +176,23 @@ def read_name(path: Path) -> Name:
         raise InputError(f"{path}: names no run ({error}); remove it, and run it again") from error
 
 
-def write_manifest(folder: Path) -> None:
-    """Of all that is in a folder: by relative path, size and sha256."""
+def write_manifest(folder: Path, pattern: str = "**/*") -> None:
+    """Of a folder's files, or of those that match: by relative path, size and sha256."""
     files = {
         str(path.relative_to(folder)): {"size": path.stat().st_size, "sha256": _digest(path)}
-        for path in sorted(folder.rglob("*"))
+        for path in sorted(folder.glob(pattern))
         if path.is_file() and path.name != MANIFEST
     }
-    (folder / MANIFEST).write_text(to_json(files), encoding="utf-8")
+    write_json(folder / MANIFEST, files)
 
 
-def folder_fault(folder: Path, contents: bool) -> str | None:
-    """What a folder has that its manifest does not say, or lacks; see `Store.fault`."""
+def fault_of(folder: Path, contents: bool = True) -> str | None:
+    """How a folder's files differ from what its manifest says; None where they do not.
+
+    Without `contents` only the sizes are compared, which costs one file system call a file.
+    """
     try:
-        files = json.loads((folder / MANIFEST).read_text("utf-8"))
-        for name, known in files.items():
+        for name, known in read_json(folder / MANIFEST).items():
             path = folder / name
             if not path.is_file():
                 return f"{path} is missing"

@@ -1,7 +1,7 @@
-"""A job's own process: it asks the template process for a fork, and stands for it to Snakemake.
+"""The process that Snakemake starts for a job: it asks the template process for a fork.
 
-It imports nothing heavy. Where there is no workflow, or the template does not serve, the job runs
-in this process.
+It imports nothing heavy, passes signals on to the fork and ends with its exit code. Without a
+workflow, or if the template refuses, the job runs in this process.
 """
 
 import fcntl
@@ -25,11 +25,11 @@ import acl_bert
 from acl_bert.processes import started
 
 OWNER = "ACL_BERT_OWNER"
-"""Names, in a job's environment, the process of its workflow: the template ends with that one."""
+"""The environment variable with the workflow's process id; the template ends with that process."""
 VERBS = ("finetune",)
-PATIENCE = 120.0  # seconds that a template's imports may take
+PATIENCE = 120.0  # seconds that the template's imports may take
 LONGEST = 108  # bytes of a socket's path on Linux, its end included
-# A template has read these, once for all of its jobs: another value, another template.
+# Libraries read these when they are imported: jobs with other values get another template.
 READ_AT_IMPORT = (
     *("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "TORCH", "PYTORCH", "CUDA_", "NVIDIA_"),
     *("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "DNNL_", "ONEDNN_", "PYTHON", "LD_", "XDG_"),
@@ -46,7 +46,7 @@ def run_by_template(arguments: list[str]) -> int | None:
     try:
         connection = _connect(int(owner))
     except OSError as error:
-        print(f"no template process ({error}): this job starts by itself", file=sys.stderr)
+        print(f"no template process: {error}; this job starts by itself", file=sys.stderr)
         return None
     with connection:
         return _served(connection, arguments)
@@ -72,7 +72,8 @@ def _served(connection: socket.socket, arguments: list[str]) -> int | None:
     try:
         socket.send_fds(connection, [struct.pack("!I", len(request))], [0, 1, 2])
         connection.sendall(request)
-        answer = _all_of(connection)
+        with connection.makefile("rb") as answers:
+            answer = answers.read()
     except OSError:
         answer = b""
     finally:
@@ -80,49 +81,41 @@ def _served(connection: socket.socket, arguments: list[str]) -> int | None:
             signal.signal(number, handler)
     if answer.startswith(b"status "):
         return int(answer.split()[1])
-    said = answer.decode(errors="replace") or "it was killed"
-    print(f"the template process does not serve ({said}): this job starts by itself",
-          file=sys.stderr)  # fmt: skip
+    reason = answer.decode(errors="replace") or "it was killed"
+    print(f"template process: {reason}; this job starts by itself", file=sys.stderr)
     return None
 
 
-def _all_of(connection: socket.socket) -> bytes:
-    parts = []
-    while part := connection.recv(4096):
-        parts.append(part)
-    return b"".join(parts)
-
-
 def _connect(owner: int) -> socket.socket:
-    """To the owner's template, which is started where there is none. Raises OSError."""
+    """Connect to the owner's template; start it where there is none. Raises OSError."""
     folder = _private_folder()
-    place = folder / f"{_name(owner)}.socket"
-    if len(os.fsencode(place)) >= LONGEST:
-        raise OSError(f"{place} is too long for a socket; set TMPDIR to a shorter folder")
+    address = folder / f"{_name(owner)}.socket"
+    if len(os.fsencode(address)) >= LONGEST:
+        raise OSError(f"{address} is too long for a socket; set TMPDIR to a shorter folder")
     with suppress(OSError):
-        return _connected(place)
-    with _alone(place.with_suffix(".lock")):
+        return _connected(address)
+    with _alone(address.with_suffix(".lock")):
         with suppress(OSError):  # another job has started it meanwhile
-            return _connected(place)
-        place.unlink(missing_ok=True)  # of one that was killed
-        with place.with_suffix(".log").open("wb") as log:
+            return _connected(address)
+        address.unlink(missing_ok=True)  # of one that was killed
+        with address.with_suffix(".log").open("wb") as log:
             template = subprocess.Popen(
-                [sys.executable, "-m", "acl_bert.starting.template", str(place), str(owner)],
+                [sys.executable, "-m", "acl_bert.starting.template", str(address), str(owner)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         give_up = time.monotonic() + PATIENCE
         while template.poll() is None and time.monotonic() < give_up:
             with suppress(OSError):
-                return _connected(place)
+                return _connected(address)
             time.sleep(0.02)
         template.kill()
-    raise OSError(f"it did not start; see {place.with_suffix('.log')}")
+    raise OSError(f"it did not start; see {address.with_suffix('.log')}")
 
 
-def _connected(place: Path) -> socket.socket:
+def _connected(address: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(str(place))
+        connection.connect(str(address))
     except OSError:
         connection.close()
         raise
@@ -137,7 +130,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _private_folder() -> Path:
-    """Where the sockets are; raises OSError where another user could have made it, or enters it."""
+    """The folder of the sockets. Raises OSError where another user owns it or may write to it."""
     folder = Path(tempfile.gettempdir(), f"acl-bert-{os.getuid()}", "templates")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in (folder.parent, folder):
@@ -149,7 +142,7 @@ def _private_folder() -> Path:
 
 
 def _name(owner: int) -> str:
-    """What jobs have in common that one template can serve."""
+    """Equal for jobs that one template can serve: same owner, code, Python and environment."""
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -1,9 +1,9 @@
-"""The template process: it has imported what a run needs, and nothing else has happened in it.
+"""The template process: it imports what a run needs, and forks itself for each job.
 
 `python -m acl_bert.starting.template SOCKET OWNER` is started by the first job of a workflow (or
-of a group of jobs on a node), whose process OWNER is. Each job is a fork of it. It ends with the
-owner, or when it has had nothing to do for a while, and then passes SIGTERM on to what still runs;
-were it killed, the system kills its forks, and their clients begin again in their own processes.
+of a group of jobs on a node); OWNER is the workflow's process id. It ends with the owner, or when
+it has had nothing to do for a while, and then passes SIGTERM on to its forks. If it is killed, the
+system kills its forks, and their clients begin again in their own processes.
 """
 
 import contextlib
@@ -48,8 +48,8 @@ Main = Callable[[list[str]], int]
 class Template:
     """Serves forks that call `main` with a job's arguments."""
 
-    def __init__(self, place: Path, owner: int, main: Main, idle: float = IDLE) -> None:
-        self._place, self._main, self._idle = place, main, idle
+    def __init__(self, address: Path, owner: int, main: Main, idle: float = IDLE) -> None:
+        self._address, self._main, self._idle = address, main, idle
         self._owner, self._owner_started = owner, started(owner)
         self._jobs: dict[int, socket.socket] = {}  # by the fork's process id
         self._ending = False
@@ -66,7 +66,7 @@ class Template:
     def serve(self) -> None:
         """Until the owner has ended, SIGTERM came, or nobody asked for so long."""
         os.umask(0o077)
-        self._listener.bind(str(self._place))
+        self._listener.bind(str(self._address))
         self._listener.listen(64)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._woken, selectors.EVENT_READ, self._wake)
@@ -82,12 +82,12 @@ class Template:
                 if gone or time.monotonic() - last > self._idle:
                     self._end()
         finally:
-            self._place.unlink(missing_ok=True)
+            self._address.unlink(missing_ok=True)
 
     def _end(self) -> None:
         if not self._ending:
             self._ending = True
-            self._place.unlink(missing_ok=True)
+            self._address.unlink(missing_ok=True)
             for pid in self._jobs:
                 os.kill(pid, signal.SIGTERM)
 
@@ -210,17 +210,17 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
-    parts = b""
-    while len(parts) < size:
-        part = connection.recv(size - len(parts))
-        if not part:
+    content = b""
+    while len(content) < size:
+        received = connection.recv(size - len(content))
+        if not received:
             raise OSError("the client ended")
-        parts += part
-    return parts
+        content += received
+    return content
 
 
 def main() -> None:
-    place, owner = Path(sys.argv[1]), int(sys.argv[2])
+    address, owner = Path(sys.argv[1]), int(sys.argv[2])
     # NumPy's library would start its threads when it is imported; a run's matrices are torch's.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in MODULES:
@@ -229,7 +229,7 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()
-    Template(place, owner, run_verb).serve()
+    Template(address, owner, run_verb).serve()
 
 
 if __name__ == "__main__":

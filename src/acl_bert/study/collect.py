@@ -5,7 +5,8 @@ from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv
-from acl_bert.runs.files import Metrics, RunFolder, Timings
+from acl_bert.runs.files import RunFolder
+from acl_bert.runs.results import Metrics, Timings
 
 RUNS = "runs.csv"
 EXITS = "exits.csv"

@@ -15,7 +15,8 @@ from acl_bert.data.sources import splits_of
 from acl_bert.data.spec import Source, TaskSpec, registry
 from acl_bert.errors import InputError
 from acl_bert.files import atomic_folder
-from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS, Metrics, RunFolder, name_path
+from acl_bert.runs.files import TEST_COLUMNS, TEST_PREDICTIONS, RunFolder, name_path
+from acl_bert.runs.results import Metrics
 from acl_bert.study.layout import METRIC_NAMES, Layout
 
 SUBMISSIONS = "submissions"

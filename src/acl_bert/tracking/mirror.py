@@ -6,7 +6,7 @@ replaced.
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from mlflow.entities import Metric, Param, Run, RunTag
@@ -35,8 +35,8 @@ from acl_bert.tracking.browsing import (
 from acl_bert.tracking.store import Experiment
 
 PARAMETER_LENGTH = 500
-BATCH = 1000  # metrics in one call, MLflow's limit
-PARAMETERS = 100  # likewise
+BATCH = 1000  # MLflow's limit of metrics, parameters and tags in one call
+PARAMETERS = 100  # of parameters alone
 
 T = TypeVar("T")
 
@@ -66,16 +66,13 @@ def mirror(
         return False
     run = kept or _create(experiment, files, variant)
     run_id = run.info.run_id
-    batch = _Batch(client, run_id)
-    _add_parameters(batch, run, files.config())
-    grows = _add_curves(batch, run, files)
+    _log_parameters(client, run, files.config())
+    grows = _log_curves(client, run, files)
     if digest is None:
         if grows and run.info.status != "RUNNING":
             client.update_run(run_id, status="RUNNING")  # resumed
-        batch.send()
         return grows or kept is None
-    end = _add_result(batch, files, digest)
-    batch.send()
+    end = _log_result(client, run_id, files, digest)
     _keep_artifacts(experiment, run, files)
     # Last, so that a mirror cut short is done again.
     client.set_terminated(run_id, "FINISHED", end)
@@ -138,47 +135,16 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-class _Batch:
-    """Collects what a run is given into as few calls as MLflow takes: each costs some commits."""
-
-    def __init__(self, client: MlflowClient, run_id: str) -> None:
-        self._client, self._run_id = client, run_id
-        self._metrics: list[Metric] = []
-        self._params: list[Param] = []
-        self._tags: list[RunTag] = []
-
-    def add(
-        self,
-        metrics: Sequence[Metric] = (),
-        params: Sequence[Param] = (),
-        tags: Mapping[str, str] | None = None,
-    ) -> None:
-        """What is added together goes in one call; it must fit into one."""
-        tags = tags or {}
-        size = len(self._metrics) + len(metrics) + len(self._tags) + len(tags)
-        crowded = max(len(self._params) + len(params), len(self._tags) + len(tags)) > PARAMETERS
-        if crowded or size + len(self._params) + len(params) > BATCH:
-            self.send()
-        self._metrics += metrics
-        self._params += params
-        self._tags += [RunTag(name, value) for name, value in tags.items()]
-
-    def send(self) -> None:
-        if self._metrics or self._params or self._tags:
-            self._client.log_batch(self._run_id, self._metrics, self._params, self._tags)
-        self._metrics, self._params, self._tags = [], [], []
-
-
-def _add_parameters(batch: _Batch, run: Run, config: Mapping[str, Any]) -> None:
+def _log_parameters(client: MlflowClient, run: Run, config: Mapping[str, Any]) -> None:
     # MLflow refuses to change a parameter: what is missing is added.
     missing = [
         Param(name, text) for name, text in flatten(config).items() if name not in run.data.params
     ]
     for some in _chunks(missing, PARAMETERS):
-        batch.add(params=some)
+        client.log_batch(run.info.run_id, params=some)
 
 
-def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> bool:
+def _log_curves(client: MlflowClient, run: Run, folder: RunFolder) -> bool:
     """Whether there are rows that MLflow has no points of yet."""
     grows = False
     now = _milliseconds(folder.span()[1] if folder.finished else time.time())
@@ -189,12 +155,12 @@ def _add_curves(batch: _Batch, run: Run, folder: RunFolder) -> bool:
         done = int(run.data.tags.get(tag, "0"))
         rows = read(done)
         grows = grows or bool(rows)
-        for some in _chunks(rows, BATCH // len(rows[0]) if rows else 1):
+        for some in _chunks(rows, (BATCH - 1) // len(rows[0]) if rows else 1):
             # Points and the count of rows they came from go in one call.
             done += len(some)
-            shown = [row for row in some if prefix == "epoch" or is_drawn(int(row["step"] or 0))]
-            points = [point for row in shown for point in _points(row, prefix, now)]
-            batch.add(points, tags={tag: str(done)})
+            drawn = [row for row in some if prefix == "epoch" or is_drawn(int(row["step"] or 0))]
+            points = [point for row in drawn for point in _points(row, prefix, now)]
+            client.log_batch(run.info.run_id, points, tags=[RunTag(tag, str(done))])
     return grows
 
 
@@ -205,8 +171,8 @@ def _points(row: Row, prefix: str, now: int) -> Iterable[Metric]:
             yield Metric(f"{prefix}/{name}", value, now, step)
 
 
-def _add_result(batch: _Batch, folder: RunFolder, digest: str) -> int:
-    """The final numbers; returns when the run ended, in milliseconds."""
+def _log_result(client: MlflowClient, run_id: str, folder: RunFolder, digest: str) -> int:
+    """Log the final numbers; returns when the run ended, in milliseconds."""
     metrics, timings = folder.metrics(), folder.timings()
     finals = {f"dev/{name}": value for name, value in metrics["metrics"].items()}
     selection = metrics["selection"]
@@ -231,7 +197,7 @@ def _add_result(batch: _Batch, folder: RunFolder, digest: str) -> int:
             for layer, scores in metrics["exits"].items()
             for name, value in scores.items()
         ]
-    batch.add(points, tags=tags)
+    client.log_batch(run_id, points, tags=[RunTag(name, value) for name, value in tags.items()])
     return end
 
 

@@ -11,17 +11,17 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
+from acl_bert.config.study import Study
 from acl_bert.errors import InputError, first_line
 from acl_bert.files import read_json
 from acl_bert.processes import started
 from acl_bert.runs.files import (
-    CONFIG,
     RunFolder,
     called_by,
     find_names,
@@ -40,27 +40,25 @@ logger = logging.getLogger(__name__)
 LOCK = ".tracking.lock"
 
 
+Key = tuple[str | None, ...]
+"""Task, encoder, method, seed and λ, as MLflow's tags have them."""
+
+
 @dataclass(frozen=True)
 class Item:
-    """A run of the study that MLflow is to show."""
+    """A run of the study about which there is something new for MLflow."""
 
+    name: Path
+    """The small file that names it, or is to name it."""
     files: RunFolder
-    variant: str | None
-    digest: str | None
+    stamp: tuple[int, ...]
+    """Another one whenever there is something new."""
+    digest: str | None = None
     """Of the finished run's manifest; None while it is in progress."""
 
     @property
-    def key(self) -> tuple[str | None, ...]:
-        assert self.files.called is not None
-        return (*map(str, self.files.called), self.variant)
-
-    @property
-    def stamp(self) -> tuple[object, ...]:
-        """Another one where there is something new."""
-        if self.digest:
-            return (self.digest,)
-        grown = (self.files.history_path, self.files.epochs_path)
-        return tuple(path.stat().st_size if path.is_file() else 0 for path in grown)
+    def key(self) -> Key:
+        return (*map(str, called_by(self.name)), variant_of(self.name))
 
 
 @dataclass
@@ -85,16 +83,17 @@ class Synced:
 class Tracker:
     """Passes over a study's files; each tells MLflow what the one before has not."""
 
-    def __init__(self, study_folder: Path, uri: str) -> None:
-        self._folder, self._uri = study_folder, uri
+    def __init__(self, study_folder: Path, uri: str, study: Study | None = None) -> None:
+        """`study`: names the methods' titles and teachers, else those of the runs' files."""
+        self._folder, self.uri = study_folder, uri
+        self._methods = study.method_rows if study else {}
         self._store = Store.beside(study_folder)
         self._experiment: Experiment | None = None
-        self._told: dict[tuple[str | None, ...], tuple[object, ...]] = {}
-        self._named: dict[Path, int] = {}  # small files whose runs MLflow has, and when written
+        self._told: dict[Path, tuple[int, ...]] = {}  # stamps of what MLflow has, by small file
 
     def _forget(self) -> None:
         """Look at everything again: the store may be another one than before."""
-        self._experiment, self._told, self._named = None, {}, {}
+        self._experiment, self._told = None, {}
 
     def sync(self, last: bool = True) -> Synced:
         """One pass. The `last` one also ends what MLflow has as running and nobody trains.
@@ -104,57 +103,49 @@ class Tracker:
         if last:
             self._forget()
         done = Synced()
-        items = {item.key: item for item in self._items(done)}
-        new = {key: item for key, item in items.items() if self._told.get(key) != item.stamp}
-        done.unchanged += len(items) - len(new)
-        ending = [item for item in items.values() if last and not item.digest and _ended(item)]
-        if not (new or ending):
+        new = list(self._new_items(done))
+        if not (new or last):
             return done
         try:
             if self._experiment is None:
-                self._experiment = open_experiment(self._uri, self._folder, create=True)
+                self._experiment = open_experiment(self.uri, self._folder, create=True)
             known = self._known(self._experiment, new)
-            for key, item in new.items():
-                self._tell(self._experiment, item, known[key], done)
-            for item in ending:
-                done.failed += self._end(self._experiment, item)
+            for item in new:
+                self._tell(self._experiment, item, known[item.key], done)
+            if last:
+                done.failed = self._end_what_nobody_trains(self._experiment)
         except (MlflowException, StoreError) as error:
             self._forget()
             raise StoreError(first_line(error)) from error
         return done
 
     def _tell(self, experiment: Experiment, item: Item, known: list[Run], done: Synced) -> None:
-        stamp = item.stamp  # before: what comes meanwhile is new
         try:
-            told = mirror(item.files, experiment, known, item.variant, item.digest)
+            told = mirror(item.files, experiment, known, variant_of(item.name), item.digest)
         except (InputError, OSError) as error:  # torn, or published meanwhile
             if isinstance(error, OSError) and error.filename is None:  # of a server, not of a file
                 raise StoreError(first_line(error)) from error
             if item.files.path.is_dir():
                 done.faults.append(str(error))
             return
-        self._told[item.key] = stamp
+        self._told[item.name] = item.stamp
         if item.digest is None:
             done.in_progress += 1
         else:
             done.mirrored += told
             done.unchanged += not told
 
-    def _items(self, done: Synced) -> Iterator[Item]:
-        """The finished runs that the study names, and those in progress that have begun."""
+    def _new_items(self, done: Synced) -> Iterator[Item]:
+        """Of the finished runs that the study names, and of those in progress that have begun."""
         for tuning in (False, True):
             for name in find_names(self._folder, tuning):
                 try:
-                    written = name.stat().st_mtime_ns
-                    if self._named.get(name) == written:
+                    stamp = (name.stat().st_mtime_ns,)
+                    if self._told.get(name) == stamp:
                         done.unchanged += 1
-                        continue
-                    item = Item(
-                        self._store.named(name), variant_of(name), read_name(name)["digest"]
-                    )
-                    if self._told.get(item.key) == item.stamp:
-                        self._named[name] = written
-                    yield item
+                    else:
+                        run = self._own(self._store.named(name))
+                        yield Item(name, run, stamp, read_name(name)["digest"])
                 except FileNotFoundError:  # about to be made again
                     continue
                 except InputError as error:
@@ -164,39 +155,46 @@ class Tracker:
                 name = self._folder / read_json(note)["name"]
             except FileNotFoundError:  # named meanwhile
                 continue
-            work = self._store.work(note.stem)
-            if (work / CONFIG).is_file() and not name.is_file():
-                yield Item(RunFolder(work, called_by(name)), variant_of(name), None)
+            run = self._own(RunFolder(self._store.work(note.stem), called_by(name)))
+            grown = [path for path in (run.history_path, run.epochs_path) if path.is_file()]
+            sizes = (len(grown), *(path.stat().st_size for path in grown))
+            if run.config_path.is_file() and not name.is_file() and self._told.get(name) != sizes:
+                yield Item(name, run, sizes)
 
-    def _known(
-        self, experiment: Experiment, new: dict[tuple[str | None, ...], Item]
-    ) -> dict[tuple[str | None, ...], list[Run]]:
-        """What MLflow has of these: by one question where they are many."""
-        found: dict[tuple[str | None, ...], list[Run]] = defaultdict(list)
-        queries = {" and ".join(f"tags.`{n}` = '{v}'" for n, v in zip(IDENTITY, key, strict=False))
-                   for key in new}  # fmt: skip
-        for query in queries if len(queries) < 10 else [""]:
+    def _known(self, experiment: Experiment, new: list[Item]) -> dict[Key, list[Run]]:
+        """What MLflow has of these: asked by one query where they are many."""
+        known: dict[Key, list[Run]] = defaultdict(list)
+        queries = [""]
+        if len(new) < 10:
+            keys = {item.key[: len(IDENTITY)] for item in new}
+            queries = [
+                " and ".join(f"tags.`{n}` = '{v}'" for n, v in zip(IDENTITY, key, strict=True))
+                for key in keys
+            ]
+        for query in queries:
             for run in experiment.runs(query):
                 tags = run.data.tags
                 if RUN_HASH in tags:
                     key = (*(tags.get(name) for name in IDENTITY), tags.get(VARIANT))
-                    found[key].append(run)
-        return found
+                    known[key].append(run)
+        return known
 
-    def _end(self, experiment: Experiment, item: Item) -> int:
-        address = item.files.run_hash
-        running = [
-            run
-            for run in experiment.runs(f"tags.`{RUN_HASH}` = '{address}'")
-            if run.info.status == "RUNNING"
-        ]
-        for run in running:
-            experiment.client.set_terminated(run.info.run_id, "FAILED")
-        return len(running)
+    def _end_what_nobody_trains(self, experiment: Experiment) -> int:
+        """Also what is neither in progress nor named any more; returns how many runs these are."""
+        failed = 0
+        for run in list(experiment.runs("attributes.status = 'RUNNING'")):
+            address = run.data.tags.get(RUN_HASH)
+            if address and not is_held(lease_path(self._store.work(address))):
+                experiment.client.set_terminated(run.info.run_id, "FAILED")
+                failed += 1
+        return failed
 
-
-def _ended(item: Item) -> bool:
-    return not is_held(lease_path(item.files.path))
+    def _own(self, run: RunFolder) -> RunFolder:
+        """The run with the title and the teacher that the study gives its method."""
+        assert run.called is not None
+        row = self._methods.get(run.called[2])
+        names = {"title": row.title, "teacher": row.teacher} if row else {}
+        return replace(run, method=names)
 
 
 @contextmanager
@@ -216,9 +214,7 @@ def only_tracker(study_folder: Path, wait: bool = False) -> Iterator[bool]:
         yield True
 
 
-def watch(
-    study_folder: Path, uri: str, owner: int, interval: float = 5.0, patience: float = 50.0
-) -> bool:
+def watch(tracker: Tracker, owner: int, interval: float = 5.0, patience: float = 50.0) -> bool:
     """Track a study until the process `owner` has ended, or SIGTERM came; then once more.
 
     SIGTERM is to be blocked (`signal.pthread_sigmask`), so that none is lost or cuts a pass short.
@@ -226,12 +222,11 @@ def watch(
     end, which is waited for at most `patience` seconds.
     """
     began = started(owner)
-    told = False
-    tracker = Tracker(study_folder, uri)
-    warned, give_up = False, 0.0
+    told = warned = False
+    give_up: float | None = None
     while True:
         last = told or began is None or started(owner) != began
-        if last and not give_up:
+        if last and give_up is None:
             give_up = time.monotonic() + patience
         try:
             done = tracker.sync(last)
@@ -239,12 +234,13 @@ def watch(
                 logger.warning("%s", done)
                 return not done.faults
         except Exception as error:  # whatever it is, the study goes on
-            if last and time.monotonic() > give_up:
-                logger.warning("%s; make sync-tracking does it later", complaint(uri, error))
+            if give_up is not None and time.monotonic() > give_up:
+                later = "make sync-tracking does it later"
+                logger.warning("%s; %s", complaint(tracker.uri, error), later)
                 return False
             if not warned:
                 warned = True
-                logger.warning("%s; tried again", complaint(uri, error))
+                logger.warning("%s; tried again", complaint(tracker.uri, error))
         if last:
             time.sleep(min(interval, 1.0))
         elif signal.sigtimedwait({signal.SIGTERM}, interval):

@@ -11,7 +11,7 @@ from acl_bert.config.study import Encoder
 from acl_bert.config.training import Training
 from acl_bert.model.build import build_classifier
 from acl_bert.model.classifier import EncoderClassifier
-from acl_bert.runs.files import Calibration
+from acl_bert.runs.calibration import Calibration
 from acl_bert.training.hardware import describe_device
 from acl_bert.training.optimiser import Optimiser
 from acl_bert.training.regimes import ExitSchedule

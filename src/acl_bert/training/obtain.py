@@ -17,7 +17,7 @@ from acl_bert.runs.files import (
     lease_path,
 )
 from acl_bert.runs.lease import Lease, hold
-from acl_bert.runs.store import CodeStates, Store, address_of
+from acl_bert.runs.store import CodeStates, Store, address_of, write_manifest
 from acl_bert.training.checkpoints import CHECKPOINT, Checkpoints
 from acl_bert.training.finetune import TeacherRun, finetune
 from acl_bert.training.jobs import Job
@@ -49,8 +49,8 @@ class Trainer:
         address = self._find(job, with_model)
         if address is None:
             if self.study and job.name:
-                name = str(job.name.relative_to(self.study))
-                write_json(in_progress_path(self.study, new), {"name": name})
+                note = {"name": str(job.name.relative_to(self.study))}
+                write_json(in_progress_path(self.study, new), note)
             with hold(lease_path(self.store.work(new)), self.report) as lease:
                 address = self._find(job, with_model)
                 if address is None:
@@ -58,14 +58,15 @@ class Trainer:
                     address = new
         if self.study and job.name:
             # Left as it is where it says the same: Snakemake would take it for changed.
-            if not job.name.is_file() or read_json(job.name) != self.store.name_of(address):
-                self.store.write_name(job.name, address)
+            name = self.store.name_of(address)
+            if not job.name.is_file() or read_json(job.name) != name:
+                write_json(job.name, name)
             in_progress_path(self.study, new).unlink(missing_ok=True)
         return address
 
     def _find(self, job: Job, with_model: bool) -> str | None:
         address = self.store.find(job.key_hash, self.code.digest, self.code_states)
-        if address and with_model and not self.store.model(address).is_dir():
+        if address and with_model and not self.store.has_model(address):
             return None
         return address
 
@@ -103,11 +104,12 @@ class Trainer:
         if method.needs_teacher_items:
             outputs = self.store.teacher_outputs(address)
             with hold(lease_path(outputs), self.report):
-                if not outputs.is_file():
+                if not self.store.has_teacher_outputs(address):
                     address = self.obtain(job.teacher, with_model=True)
                     outputs = self.store.teacher_outputs(address)
                     model, training = self.store.model(address), job.teacher.settings.training
                     write_teacher_outputs(model, job.tokens, training, outputs)
+                    write_manifest(outputs.parent, outputs.name)
         depth = self.store.run(address).metrics()["depth"]
         return TeacherRun(address, depth, self.store.model(address), outputs)
 

@@ -20,14 +20,13 @@ from acl_bert.files import read_json
 from acl_bert.runs.files import (
     TASK,
     InProgress,
-    Metrics,
-    Timings,
     called_by,
     data_path,
     find_names,
     in_progress_path,
     name_path,
 )
+from acl_bert.runs.results import Metrics, Timings
 from acl_bert.runs.store import Store
 from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
 from acl_bert.study.analyses.gradients import GRADIENTS
