@@ -140,7 +140,7 @@ def test_a_student_is_a_point_at_its_depth(tmp_path: Path) -> None:
     figure = layer_scores_figure(pd.DataFrame(exits, columns=pd.Index(EXITS_COLUMNS)), layout)
     (panel,) = figure.axes
     assert panel.get_ylabel() == "mean of accuracy and F1 (%)"
-    short, jt = panel.lines
+    short, jt = (line for line in panel.lines if line.get_marker() not in ("", "None"))
     assert (list(short.get_xdata()), list(short.get_ydata())) == ([2], pytest.approx([15]))
     bar = np.asarray(panel.collections[0].get_paths()[0].vertices)
     assert bar == pytest.approx(np.array([[2, 10], [2, 20]]))

@@ -1,4 +1,4 @@
-"""What early exiting would have cost and saved, from the dev logits that runs left behind."""
+"""What early exiting costs and saves, from the dev logits that runs saved."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -37,12 +37,12 @@ def _sweeps(
     run: RunFolder, exits: list[int], task: str, layout: Layout
 ) -> Iterator[tuple[Any, ...]]:
     if task not in layout.tasks:
-        raise InputError(f"{run.path}: {task} is not part of the study; give the run's own config")
-    shown = layout.tasks[task]
+        raise InputError(f"{run.path}: {task} is no task of the study; give the run's own config")
+    spec = layout.tasks[task]
     sets = run.dev_logits()
-    if missing := [name for name in shown.dev_sets if name not in sets]:
+    if missing := [name for name in spec.dev_sets if name not in sets]:
         raise InputError(f"{run.path}: has no logits of {missing[0]}; run it again")
     for criterion in CRITERIA:
-        for name, suffix in shown.dev_sets.items():
+        for name, suffix in spec.dev_sets.items():
             logits, labels = sets[name]
-            yield from sweep(criterion, logits, labels, exits, [shown.main_metric], suffix)
+            yield from sweep(criterion, logits, labels, exits, [spec.main_metric], suffix)

@@ -1,8 +1,7 @@
 """The figures of multi-exit methods: scores by exit, and scores by speed-up."""
 
-import math
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,12 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from acl_bert.evaluation.depth import quarter_exits
 from acl_bert.evaluation.early_exit import score_at
 from acl_bert.study.layout import Layout
-from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
+from acl_bert.study.panels import entry, in_rows, legend_below, mark_empty, panel_figure
 
 # A method has a colour, a dash and a marker of its own, to be told apart without colours too.
 # The palettes' pale colours are left out: a thin line would be lost in them.
@@ -28,7 +26,7 @@ COLOURS = [
 DASHES = ("-", (0, (4, 1)), (0, (4, 1, 1, 1)), (0, (1, 1)))
 MARKERS = "osD^vPX<>*phd8H"
 SPEEDUP_TICKS = (1, 1.5, 2, 3, 4, 6, 12, 24)
-SPEEDUP_POINTS = 120
+SPEEDUP_POINTS = 60
 
 
 def layer_scores_figure(exits: pd.DataFrame, layout: Layout) -> Figure:
@@ -37,16 +35,19 @@ def layer_scores_figure(exits: pd.DataFrame, layout: Layout) -> Figure:
     `layout` has multi-exit methods and students alone. A line is the mean over seeds, a band their
     spread; a student, which has one exit, is a point with a bar.
     """
-
-    def draw(panel: Axes, encoder: str, task: str) -> None:
-        for method, mine in _methods(exits, encoder, task, layout):
-            scores = mine.pivot(index="exit", columns="seed", values="value")
-            _line(panel, scores.index.to_numpy(), scores.to_numpy(), layout, method, marked=True)
+    students = "; points: students with one exit" if layout.part("student").cells else ""
+    explained = f"Mean over seeds{_band(layout)}{students}"
+    figure = _figure(
+        exits,
+        layout,
+        "Score by exit",
+        lambda panel, method, scores: _line(panel, scores, "exit", layout, method),
+        explained,
+    )
+    for panel in figure.axes:
         panel.set_xlabel("exit (layer)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-    students = "; points: students with one exit" if layout.part("student").cells else ""
-    return _figure(layout, "Score by exit", draw, f"Mean over seeds{_band(layout)}{students}")
+    return figure
 
 
 def quality_speed_figure(curves: pd.DataFrame, layout: Layout) -> Figure:
@@ -56,132 +57,111 @@ def quality_speed_figure(curves: pd.DataFrame, layout: Layout) -> Figure:
     quarters of the depth, each taken by all samples.
     """
 
-    def draw(panel: Axes, encoder: str, task: str) -> None:
-        for method, mine in _methods(curves, encoder, task, layout):
-            by_seed = mine[mine["criterion"] == "entropy"].groupby("seed")
-            seeds = [(c["speedup"].to_numpy(), c["value"].to_numpy()) for _, c in by_seed]
-            fastest = min(x.max() for x, _ in seeds)
-            grid = np.geomspace(1, fastest, SPEEDUP_POINTS)
-            scores = [[score_at(x, y, at) for x, y in seeds] for at in grid]
-            _line(panel, grid, np.array(scores, dtype=float), layout, method, marked=False)
-            fixed = mine[mine["criterion"] == "fixed"]
-            quarters = quarter_exits(int(fixed["threshold"].max()))
-            fixed = fixed[fixed["threshold"].isin(quarters)].groupby("speedup")["value"].mean()
-            style = _style(layout, method) | {"linestyle": "", "markersize": 5.5}
-            panel.plot(fixed.index, 100 * fixed, zorder=3, **style)
-        panel.set_xlabel("speed-up (layers / layers used)")
-        panel.set_xscale("log")
-        panel.xaxis.set_major_locator(FixedLocator(SPEEDUP_TICKS))
-        panel.xaxis.set_minor_locator(NullLocator())
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    def draw(panel: Axes, method: str, scores: pd.DataFrame) -> None:
+        seeds = scores[scores["criterion"] == "entropy"].groupby("seed")
+        speedups = np.geomspace(1, seeds["speedup"].max().min(), SPEEDUP_POINTS)
+        read = [
+            (speedup, score_at(curve["speedup"], curve["percent"], speedup))
+            for _, curve in seeds
+            for speedup in speedups
+        ]
+        line = pd.DataFrame(read, columns=pd.Index(["speedup", "percent"]), dtype=float)
+        _line(panel, line, "speedup", layout, method, marker="")
+        fixed = scores[scores["criterion"] == "fixed"]
+        quarters = fixed["threshold"].isin(quarter_exits(int(fixed["threshold"].max())))
+        means = fixed[quarters].groupby("speedup")["percent"].mean()
+        style = _style(layout, method) | {"linestyle": "", "markersize": 5.5}
+        panel.plot(means.index, means, zorder=3, **style)
 
-    said = (
+    explained = (
         f"Line: exit by entropy, mean over seeds{_band(layout)}; "
         "markers: fixed exits at the quarters of the depth"
     )
-    return _figure(layout, "Score by speed-up", draw, said)
-
-
-def _figure(layout: Layout, what: str, draw: Callable[[Axes, str, str], None], said: str) -> Figure:
-    """A row of panels an encoder, or several where it has many tasks; the legend below."""
-    tasks = {
-        encoder: [task for task in layout.tasks if layout.methods_of(encoder, task)]
-        for encoder in layout.encoders
-    }
-    columns = min(COLUMNS, max(map(len, tasks.values())))
-    rows = sum(math.ceil(len(some) / columns) for some in tasks.values())
-    width = max(6.4, 3.7 * columns)
-    with styled_figure(width, 1.8 + 3.2 * rows) as figure:
-        empty = iter(figure.subplots(rows, columns, squeeze=False).flat)
-        for encoder, some in tasks.items():
-            for task in some:
-                _panel(next(empty), layout, encoder, task, draw)
-            for _ in range(-len(some) % columns):
-                next(empty).set_visible(False)
-        figure.suptitle(layout.headline(what), weight="bold")
-        figure.legend(
-            handles=[
-                Line2D([], [], label=title, markersize=6, **_style(layout, method))
-                for method, title in layout.methods.items()
-            ],
-            title=textwrap.fill(said, int(width * 12)),  # letters: fewer than fit an inch
-            loc="outside lower center",
-            ncols=min(len(layout.methods), max(3, columns)),
-            handlelength=3.5,
-            frameon=False,
+    figure = _figure(curves, layout, "Score by speed-up", draw, explained)
+    for panel in figure.axes:
+        panel.set_xlabel("speed-up (layers / layers used)")
+        panel.set_xscale("log")
+        panel.xaxis.set(
+            major_locator=FixedLocator(SPEEDUP_TICKS),
+            major_formatter=StrMethodFormatter("{x:g}"),
+            minor_locator=NullLocator(),
         )
     return figure
 
 
-def _panel(
-    panel: Axes, layout: Layout, encoder: str, task: str, draw: Callable[[Axes, str, str], None]
-) -> None:
-    draw(panel, encoder, task)
-    shown = layout.tasks[task]
-    panel.set_title(shown.panel_title(encoder))
-    panel.set_ylabel(shown.axis)
-    if not panel.has_data():
-        panel.text(0.5, 0.5, NO_RUN, ha="center", transform=panel.transAxes)
-
-
-def _methods(
-    scores: pd.DataFrame, encoder: str, task: str, layout: Layout
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Methods that a panel shows, with their rows of the task's main metric."""
-    ours = scores[
-        (scores["encoder"] == encoder)
-        & (scores["task"] == task)
-        & (scores["metric"] == layout.tasks[task].main_metric)
+def _figure(
+    scores: pd.DataFrame,
+    layout: Layout,
+    what: str,
+    draw: Callable[[Axes, str, pd.DataFrame], None],
+    explained: str,
+) -> Figure:
+    """A row of panels an encoder, or several where it has many tasks; the legend below."""
+    metrics = {name: task.main_metric for name, task in layout.tasks.items()}
+    scores = scores[scores["metric"] == scores["task"].map(metrics)]
+    scores = scores.assign(percent=100 * scores["value"])
+    rows = [
+        row
+        for encoder in layout.encoders
+        for row in in_rows(
+            [(encoder, task) for task in layout.tasks if layout.methods_of(encoder, task)]
+        )
     ]
-    for method in layout.methods_of(encoder, task):
-        mine = ours[ours["method"] == method]
-        if not mine.empty:
-            yield method, mine
+    with panel_figure(layout.headline(what), rows, 3.7, 3.2) as (figure, panels):
+        for (encoder, task), panel in panels.items():
+            ours = scores[(scores["encoder"] == encoder) & (scores["task"] == task)]
+            for method in layout.methods_of(encoder, task):
+                if len(of_method := ours[ours["method"] == method]):
+                    draw(panel, method, of_method)
+            panel.set_title(layout.tasks[task].panel_title(encoder))
+            panel.set_ylabel(layout.tasks[task].axis)
+            mark_empty(panel)
+        legend_below(
+            figure,
+            [
+                entry(title, markersize=6, **_style(layout, method))
+                for method, title in layout.methods.items()
+            ],
+            title=textwrap.fill(explained, int(figure.get_figwidth() * 12)),
+            ncols=min(len(layout.methods), max(3, len(rows[0]))),
+            handlelength=3.5,
+        )
+    return figure
 
 
 def _line(
-    panel: Axes, x: np.ndarray, values: np.ndarray, layout: Layout, method: str, marked: bool
+    panel: Axes, scores: pd.DataFrame, x: str, layout: Layout, method: str, **style: Any
 ) -> None:
-    """The mean of fractions, (points, seeds), over x, and their spread where there are several."""
-    percent = 100 * values
-    mean = percent.mean(axis=1)
-    style = _style(layout, method) | ({} if marked else {"marker": ""})
-    student = layout.kind(method) == "student"
-    # A student's one point lies on top of the lines.
-    size, order = (7, 3) if student else (4.5, 2)
-    panel.plot(x, mean, linewidth=1.4, markersize=size, zorder=order, **style)
-    if percent.shape[1] < 2:
-        return
-    if len(layout.seeds) > 2:
-        sd = percent.std(axis=1, ddof=1)
-        low, high = mean - sd, mean + sd
-    else:
-        low, high = percent.min(axis=1), percent.max(axis=1)
-    if student:
-        panel.vlines(x, low, high, color=style["color"], linewidth=1.4, zorder=order)
-        return
+    """The mean of `percent` over x, and the spread over seeds where there are several."""
+    seeds, student = len(layout.seeds), layout.kind(method) == "student"
     faint = min(0.14, 0.8 / len(layout.methods))  # many bands lie over each other
-    panel.fill_between(x, low, high, color=style["color"], alpha=faint, linewidth=0)
+    sns.lineplot(
+        scores,
+        x=x,
+        y="percent",
+        errorbar={1: None, 2: ("pi", 100)}.get(seeds, "sd"),
+        err_style="bars" if student else "band",
+        err_kws={"elinewidth": 1.4, "zorder": 3} if student else {"alpha": faint, "linewidth": 0},
+        linewidth=1.4,
+        markersize=7 if student else 4.5,
+        zorder=3 if student else 2,  # a student's one point lies on top of the lines
+        ax=panel,
+        **_style(layout, method) | style,
+    )
 
 
 def _band(layout: Layout) -> str:
     """What the band is, in words: see `_line`."""
-    match len(layout.seeds):
-        case 1:
-            return ""
-        case 2:
-            return ", band: both seeds"
-        case _:
-            return ", band: ± sd (n − 1)"
+    return {1: "", 2: ", band: both seeds"}.get(len(layout.seeds), ", band: ± sd (n − 1)")
 
 
 def _style(layout: Layout, method: str) -> dict[str, Any]:
     # Students last: a multi-exit method looks alike in both figures.
-    place = sorted(layout.methods, key=lambda name: layout.kind(name) == "student").index(method)
+    i = sorted(layout.methods, key=lambda name: layout.kind(name) == "student").index(method)
     return {
-        "color": COLOURS[place % len(COLOURS)],
-        "linestyle": "" if layout.kind(method) == "student" else DASHES[place % len(DASHES)],
-        "marker": MARKERS[place % len(MARKERS)],
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": "" if layout.kind(method) == "student" else DASHES[i % len(DASHES)],
+        "marker": MARKERS[i % len(MARKERS)],
         "markeredgecolor": "white",
         "markeredgewidth": 0.4,
     }

@@ -1,14 +1,13 @@
 """The figures of a study; that of fine-tuning results shows every seed, and the mean."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from acl_bert.files import atomic_file
 from acl_bert.study.analyses.ablation import ablation_figure, ablation_table
@@ -17,68 +16,62 @@ from acl_bert.study.analyses.gradients import gradients_figure
 from acl_bert.study.analyses.sensitivity import sensitivity_figure, sensitivity_table
 from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
 from acl_bert.study.layout import Layout
-from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
+from acl_bert.study.panels import NO_RUN, entry, in_rows, legend_below, panel_figure
 from acl_bert.study.results import Results
 
 SEED, DEGENERATE = "o", "X"
+MEAN: dict[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6}
 
 
 def finetuning_figure(runs: pd.DataFrame, layout: Layout) -> Figure:
-    """A panel for each task (its main metric, percent): a point for each seed, a bar at the mean.
+    """A panel for each task (its main metric, percent): a point a seed, a mark at the mean.
 
     Methods run down the shared vertical axis in the config's order, encoders differ in colour and
-    lane. Degenerate runs are crosses, runs of methods that the layout has not are left out. A
-    panel's title carries what is not official about its data.
+    lane. Degenerate runs are crosses, runs of methods outside the layout are left out. A
+    panel's title says what is not official about its data.
     """
-    columns = min(COLUMNS, len(layout.tasks))
-    rows = math.ceil(len(layout.tasks) / columns)
-    lanes = max(4, len(layout.methods) * len(layout.encoders))
     runs = runs[runs["method"].isin(list(layout.methods))]
-    width, height = 1.2 + max(2.6 * columns, 4.2), 1 + rows * (1 + 0.22 * lanes)
-    with styled_figure(width, height) as figure:
-        _draw(figure, runs, layout, rows, columns)
+    lanes = max(4, len(layout.methods) * len(layout.encoders))
+    title = layout.headline("Fine-tuning")
+    rows = in_rows(list(layout.tasks))
+    with panel_figure(title, rows, 2.9, 1 + 0.22 * lanes, sharey=True) as (figure, panels):
+        for task, panel in panels.items():
+            spec = layout.tasks[task]
+            points = runs[(runs["task"] == task) & (runs["metric"] == spec.main_metric)]
+            _draw(panel, points, layout, task)
+            panel.set(xlabel=spec.axis, ylabel="", title=spec.panel_title())
+        colours = sns.color_palette("colorblind", len(layout.encoders))
+        handles = [
+            entry(encoder, linestyle="", marker=SEED, color=colour)
+            for encoder, colour in zip(layout.encoders, colours, strict=True)
+        ]
+        if runs["degenerate"].any():
+            handles.append(entry("degenerate", linestyle="", marker=DEGENERATE, color="grey"))
+        handles.append(entry("mean", linestyle="", color="black", **MEAN))
+        legend_below(figure, handles, ncols=min(len(handles), 2 * len(rows[0])))
     return figure
 
 
-def _draw(figure: Figure, runs: pd.DataFrame, layout: Layout, rows: int, columns: int) -> None:
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    panels = list(axes.flat)
-    for panel, task in zip(panels, layout.tasks, strict=False):
-        _draw_task(panel, runs, layout, task)
-    for panel in panels[len(layout.tasks) :]:
-        panel.set_visible(False)
-    figure.suptitle(layout.headline("Fine-tuning"), weight="bold")
-    handles = _legend(layout, bool(runs["degenerate"].any()))
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=min(len(handles), 2 * columns),
-        frameon=False,
-    )
-
-
-def _draw_task(panel: Axes, runs: pd.DataFrame, layout: Layout, task: str) -> None:
-    shown = layout.tasks[task]
-    points = runs[(runs["task"] == task) & (runs["metric"] == shown.main_metric)]
+def _draw(panel: Axes, points: pd.DataFrame, layout: Layout, task: str) -> None:
     points = points.assign(
         percent=100 * points["value"], title=points["method"].map(layout.methods)
     )
-    lanes = {
+    lanes: dict[str, Any] = {
         "x": "percent",
         "y": "title",
         "hue": "encoder",
         "order": list(layout.methods.values()),
         "hue_order": list(layout.encoders),
-        "palette": "colorblind",
         "legend": False,
         "ax": panel,
     }
     for degenerate, marker in ((False, SEED), (True, DEGENERATE)):
         some = points[points["degenerate"] == degenerate]
-        if not some.empty:
+        if len(some):
             sns.stripplot(
                 some,
                 marker=marker,
+                palette="colorblind",
                 dodge=True,
                 jitter=False,
                 size=6,
@@ -88,70 +81,37 @@ def _draw_task(panel: Axes, runs: pd.DataFrame, layout: Layout, task: str) -> No
                 zorder=3,
                 **lanes,
             )
-    _mark_means(panel, points, layout, task)
-    panel.set_ylabel("")
-    panel.set_xlabel(shown.axis)
-    panel.set_title(shown.panel_title())
-
-
-def _mark_means(panel: Axes, points: pd.DataFrame, layout: Layout, task: str) -> None:
-    """A bar behind each lane's seeds, where seaborn's dodge puts them; words in an empty lane.
-
-    A lane that the study does not run is left empty.
-    """
     lane = 0.8 / len(layout.encoders)
-    reach = min(0.42 * lane, 0.25)
+    if len(points):
+        sns.pointplot(
+            points,
+            errorbar=None,
+            dodge=0.8 - lane,
+            linestyle="none",
+            palette=["black"] * len(layout.encoders),
+            zorder=2.5,
+            **MEAN,
+            **lanes,
+        )
+    else:
+        panel.set_xticks([])
+    # A configuration of the study that has no finished run is marked, in the lane of seaborn.
+    done = set(zip(points["encoder"], points["method"], strict=True))
     for row, method in enumerate(layout.methods):
-        for place, encoder in enumerate(layout.encoders):
-            ours = points[(points["method"] == method) & (points["encoder"] == encoder)]
-            middle = row + lane * (place - (len(layout.encoders) - 1) / 2)
-            if (task, encoder, method) not in layout.cells:
-                continue
-            if ours.empty:
+        for i, encoder in enumerate(layout.encoders):
+            if (task, encoder, method) in layout.cells and (encoder, method) not in done:
                 panel.annotate(
                     NO_RUN,
-                    (0.02, middle),
+                    (0.02, row + lane * (i - (len(layout.encoders) - 1) / 2)),
                     xycoords=("axes fraction", "data"),
                     va="center",
                     color="grey",
                     fontsize="x-small",
                 )
-            else:
-                mean = ours["percent"].mean()
-                ends = [middle - reach, middle + reach]
-                panel.plot([mean, mean], ends, color="black", linewidth=1.6, zorder=2.5)
     # Here, since seaborn sets nothing up where a task has no run. The first method is on top.
     panel.set_yticks(range(len(layout.methods)), list(layout.methods.values()))
     panel.set_ylim(len(layout.methods) - 0.5, -0.5)
     panel.grid(axis="y", visible=False)
-    if points.empty:
-        panel.set_xticks([])
-
-
-def _legend(layout: Layout, degenerate: bool) -> list[Line2D]:
-    def point(label: str, colour: object, marker: str) -> Line2D:
-        return Line2D([], [], linestyle="", marker=marker, color=colour, label=label)  # type: ignore[arg-type]
-
-    colours = sns.color_palette("colorblind", len(layout.encoders))
-    handles = [
-        point(encoder, colour, SEED)
-        for encoder, colour in zip(layout.encoders, colours, strict=True)
-    ]
-    if degenerate:
-        handles.append(point("degenerate", "grey", DEGENERATE))
-    handles.append(
-        Line2D(
-            [],
-            [],
-            linestyle="",
-            marker="|",
-            markersize=11,
-            markeredgewidth=1.6,
-            color="black",
-            label="mean",
-        )
-    )
-    return handles
 
 
 def write_figures(results: Results, layout: Layout, folder: Path) -> list[Path]:

@@ -1,123 +1,96 @@
 """The table of fine-tuning results, beside the paper's and other published numbers."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import pandas as pd
 import yaml
 
 from acl_bert.study.grids import (
-    Block,
-    Cell,
     Grid,
-    Row,
-    cell_of,
-    cells_by,
-    degenerate_note,
+    degenerate_notes,
     first_note,
-    mark_best,
-    metric_title,
-    shown,
+    in_order,
+    metric_columns,
+    number_blocks,
 )
 from acl_bert.study.layout import Layout
-from acl_bert.study.results import CELL, STATISTICS, degenerate_counts, over_seeds
+from acl_bert.study.seeds import CELL, CONFIGURATION, STATISTICS, count_degenerate, over_seeds
 
 TABLE_COLUMNS = [*CELL, *STATISTICS, "paper", "reference", "reference_source"]
-
-
-@dataclass(frozen=True)
-class Published:
-    """Published numbers in percent, by (encoder's path, method, task, metric)."""
-
-    paper: Mapping[tuple[str, str, str, str], float]
-    reference: Mapping[tuple[str, str, str, str], tuple[float, str]]
+PUBLISHED_KEY = ["path", "method", "task", "metric"]
+# Columns of published numbers, and how their rows are called.
+PUBLISHED = {"paper": "paper", "reference": "published"}
 
 
 @cache
-def published() -> Published:
-    """The numbers of `published.yaml`."""
+def published() -> pd.DataFrame:
+    """The numbers of `published.yaml`, in percent, with the first source that has each."""
     text = resources.files("acl_bert.study").joinpath("published.yaml").read_text("utf-8")
-    data = yaml.safe_load(text)
-    reference: dict[tuple[str, str, str, str], tuple[float, str]] = {}
-    for entry in data["reference"]:
-        for key, value in _published_cells(entry):
-            reference.setdefault(key, (value, entry["source"]))
-    paper = dict(cell for entry in data["paper"] for cell in _published_cells(entry))
-    return Published(paper, reference)
+    kinds = {
+        kind: pd.DataFrame(
+            [
+                (path, method, task, metric, value, entry.get("source"))
+                for entry in entries
+                for path in entry["encoders"]
+                for method, tasks in entry["values"].items()
+                for task, metrics in tasks.items()
+                for metric, value in metrics.items()
+            ],
+            columns=pd.Index([*PUBLISHED_KEY, kind, f"{kind}_source"]),
+        ).drop_duplicates(PUBLISHED_KEY)
+        for kind, entries in yaml.safe_load(text).items()
+    }
+    return kinds["paper"].merge(kinds["reference"], on=PUBLISHED_KEY, how="outer")
 
 
-def _published_cells(
-    entry: Mapping[str, Any],
-) -> Iterable[tuple[tuple[str, str, str, str], float]]:
-    for encoder in entry["encoders"]:
-        for method, tasks in entry["values"].items():
-            for task, metrics in tasks.items():
-                for metric, value in metrics.items():
-                    yield (encoder, method, task, metric), value
-
-
-def finetuning_table(runs: pd.DataFrame, layout: Layout, published: Published) -> pd.DataFrame:
+def finetuning_table(runs: pd.DataFrame, layout: Layout, published: pd.DataFrame) -> pd.DataFrame:
     """Statistics over seeds of each (task, encoder, method, metric), in percent, one row each.
 
-    Rows are the layout's cells, in its order, and no others: one without finished runs has n = 0
-    and no statistics. `paper` and `reference` are published for the encoder's path, so a renamed
+    Rows are the layout's configurations, in its order: one without finished runs has n = 0 and no
+    statistics. `paper` and `reference` are published for the encoder's path, so a renamed
     encoder keeps them.
     """
-    cells = pd.DataFrame(
-        [(*cell, metric) for cell in layout.in_order() for metric in layout.tasks[cell[0]].metrics],
-        columns=pd.Index(CELL),
-    )
-    table = cells.merge(over_seeds(runs, CELL), on=CELL, how="left")
-    table["n"] = table["n"].fillna(0).astype(int)
-    keys = [
-        (layout.encoders[encoder], method, task, metric)
-        for task, encoder, method, metric in table[CELL].itertuples(index=False)
-    ]
-    references = [published.reference.get(key, (None, None)) for key in keys]
-    table["paper"] = pd.Series([published.paper.get(key) for key in keys], dtype=float)
-    table["reference"] = pd.Series([value for value, _ in references], dtype=float)
-    table["reference_source"] = [source for _, source in references]
-    return table[TABLE_COLUMNS]
+    keys = [(*key, metric) for key in layout.in_order() for metric in layout.tasks[key[0]].metrics]
+    table = over_seeds(keys, CELL, runs, by=CELL)
+    table["path"] = table["encoder"].map(layout.encoders)
+    return table.merge(published, on=PUBLISHED_KEY, how="left")[TABLE_COLUMNS]
 
 
 def finetuning_grids(table: pd.DataFrame, layout: Layout, runs: pd.DataFrame) -> list[Grid]:
     """A grid an encoder: a row a method, then published numbers; a column a task and metric."""
-    degenerate = degenerate_counts(runs, CELL[:3])
-    columns = [(task, metric) for task, shown in layout.tasks.items() for metric in shown.metrics]
-    lookup = cells_by(table, CELL)
+    columns = metric_columns(layout)
+    cells = count_degenerate(table, runs, CONFIGURATION).assign(
+        block=None,
+        row=table["method"].map(layout.methods),
+        column=list(zip(table["task"], table["metric"], strict=True)),
+    )
     grids = []
-    for encoder, path in layout.encoders.items():
-        ours, others = [], []
-        for method, title in layout.methods_of(encoder).items():
-            found = [lookup.get((task, encoder, method, metric)) for task, metric in columns]
-            cells = [
-                cell_of(row, layout, (task, encoder, method) in degenerate)
-                for row, (task, _) in zip(found, columns, strict=True)
-            ]
-            ours.append(Row(title, cells))
-            for kind, name in (("paper", "paper"), ("reference", "published")):
-                values = [None if row is None else shown(row[kind]) for row in found]
-                if any(value is not None for value in values):
-                    others.append(Row(f"{title}, {name}", [Cell(value) for value in values]))
-        rows = table[table["encoder"] == encoder]
+    for encoder, ours in in_order(cells, layout, "encoder", "method").groupby(
+        "encoder", sort=False
+    ):
+        others = ours.melt(["method", "row", "column"], list(PUBLISHED)).dropna(subset="value")
+        others = in_order(others, layout, "method").assign(
+            block="Published numbers",
+            row=lambda each: each["row"] + ", " + each["variable"].map(PUBLISHED),
+            mean=lambda each: each["value"],
+            sd=None,
+            n=len(layout.seeds),
+        )
         notes = [first_note(layout), *layout.notes()]
-        notes += [
-            degenerate_note(cell, f"{count} of {n} runs", layout)
-            for cell, (count, n) in degenerate.items()
-            if cell[1] == encoder and cell in layout.cells
-        ]
-        if rows["paper"].notna().any():
+        notes += degenerate_notes(ours.sort_values(CONFIGURATION), layout)
+        if ours["paper"].notna().any():
             notes.append("Paper: arXiv 2602.03563; its encoder is inferred.")
-        notes += [f"Published: {source}." for source in rows["reference_source"].dropna().unique()]
+        sources = table.loc[table["encoder"] == encoder, "reference_source"].dropna().unique()
         grids.append(
             Grid(
-                f"{encoder} ({path})",
-                [f"{layout.tasks[task].title} {metric_title(metric)}" for task, metric in columns],
-                [Block(mark_best(ours)), *([Block(others, "Published numbers")] if others else [])],
-                notes,
+                f"{encoder} ({layout.encoders[encoder]})",
+                list(columns.values()),
+                [
+                    *number_blocks(ours, list(columns), len(layout.seeds)),
+                    *number_blocks(others, list(columns), len(layout.seeds), best=False),
+                ],
+                [*notes, *(f"Published: {source}." for source in sources)],
             )
         )
     return grids

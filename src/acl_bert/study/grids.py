@@ -1,7 +1,7 @@
 """Printed tables: means with their sd in a grid, as CSV, Markdown and LaTeX."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pandas as pd
 
 from acl_bert.files import write_text
 from acl_bert.study.layout import SHORT_METRIC_NAMES, Layout
+from acl_bert.study.seeds import CONFIGURATION
 
 MISSING = "–"
 DAGGER = "†"
@@ -16,7 +17,10 @@ DAGGER = "†"
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry. `sd` is None with one run; `n` is given where seeds lack. Or else it is `text`."""
+    """A number with its sd (None with one run) and marks, or words in `text`, or nothing.
+
+    `n` is given only where it is not the number of seeds.
+    """
 
     mean: float | None = None
     sd: float | None = None
@@ -34,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under a title of their own, or the grid's first ones, which need none."""
+    """Rows under a title of their own; the first block of a grid may have none."""
 
     rows: list[Row]
     title: str | None = None
@@ -42,9 +46,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Grid:
-    """A section of a printed table. `notes` are what it must not be shown without.
+    """A section of a printed table, with the notes that its numbers need.
 
-    `rows_are` is the heading over the rows' titles.
+    `rows_are` is the heading over the titles of the rows.
     """
 
     heading: str
@@ -55,46 +59,51 @@ class Grid:
 
     @property
     def worded(self) -> list[bool]:
-        """Of each column, whether it has words, which start at the left, and not numbers."""
+        """Of each column, whether it has words, which are aligned left, and not numbers."""
         rows = [row.cells for block in self.blocks for row in block.rows]
-        return [any(cells[place].text for cells in rows) for place in range(len(self.columns))]
+        return [any(cells[i].text for cells in rows) for i in range(len(self.columns))]
 
 
-def cells_by(table: pd.DataFrame, key: Sequence[str]) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
-    """The table's rows by the values of their `key` columns, which name each once."""
-    return {tuple(row[name] for name in key): row for row in table.to_dict("records")}
+def number_blocks(
+    cells: pd.DataFrame, columns: Sequence[Any], seeds: int, best: bool = True
+) -> list[Block]:
+    """The blocks of a grid from one row of `cells` a number: its `block`, `row` and `column`.
 
-
-def cell_of(row: Mapping[Any, Any] | None, layout: Layout, degenerate: bool = False) -> Cell:
-    """The entry for a row with n, mean and sd; an absent row, or one with n = 0, is missing."""
-    if row is None or row["n"] == 0:
-        return Cell()
-    n = int(row["n"]) if row["n"] != len(layout.seeds) else None
-    return Cell(shown(row["mean"]), shown(row["sd"]), n, degenerate=degenerate)
-
-
-def shown(value: float | None) -> float | None:
-    """What is printed of a number: equal to one decimal is equal, when the best is sought."""
-    return None if value is None or pd.isna(value) else round(float(value), 1)
-
-
-def mark_best(rows: Iterable[Row]) -> list[Row]:
-    """The rows, the highest mean of each column marked; the best of one is no finding."""
-    rows = list(rows)
-    best: list[float | None] = []
-    for column in zip(*(row.cells for row in rows), strict=True):
-        means = [cell.mean for cell in column if cell.mean is not None]
-        best.append(max(means) if len(means) > 1 else None)
+    Blocks and rows come in the order in which `cells` names them. A number has `mean`, `sd` and
+    `n`; it may have `degenerate`, how many of its runs are, and `complete`, the n that is not
+    printed (otherwise `seeds`). A number that is absent or NaN is printed as missing. With `best`,
+    the highest printed mean of each column and block is marked, unless it is alone there.
+    """
+    cells = cells.copy()
+    # Python's rounding, which printing uses too; that of pandas differs, as for 0.35.
+    cells[["mean", "sd"]] = cells[["mean", "sd"]].astype(float).map(lambda number: round(number, 1))
+    in_column = cells.groupby(["block", "column"], dropna=False)["mean"]
+    compared = best & in_column.transform("count").gt(1)
+    cells["best"] = compared & cells["mean"].eq(in_column.transform("max"))
+    blocks: dict[str | None, dict[str, dict[Any, Cell]]] = {}
+    for each in cells.to_dict("records"):
+        entries = blocks.setdefault(each["block"], {}).setdefault(each["row"], {})
+        if pd.notna(each["mean"]):
+            sd = None if pd.isna(each["sd"]) else each["sd"]
+            n = None if each["n"] == each.get("complete", seeds) else int(each["n"])
+            degenerate = each.get("degenerate", 0) > 0
+            entries[each["column"]] = Cell(each["mean"], sd, n, each["best"], degenerate)
     return [
-        Row(
-            row.title,
-            [
-                replace(cell, best=cell.mean is not None and cell.mean == highest)
-                for cell, highest in zip(row.cells, best, strict=True)
-            ],
+        Block(
+            [Row(name, [of.get(key, Cell()) for key in columns]) for name, of in rows.items()],
+            title,
         )
-        for row in rows
+        for title, rows in blocks.items()
     ]
+
+
+def in_order(table: pd.DataFrame, layout: Layout, *by: str) -> pd.DataFrame:
+    """The rows by some of task, encoder and method, each in the layout's order."""
+    names = {"task": layout.tasks, "encoder": layout.encoders, "method": layout.methods}
+    ranks = {key: {name: i for i, name in enumerate(names[key])} for key in by}
+    return table.sort_values(
+        list(by), key=lambda column: column.map(ranks[str(column.name)]), kind="stable"
+    )
 
 
 def text_grid(
@@ -109,6 +118,15 @@ def metric_title(metric: str) -> str:
     return SHORT_METRIC_NAMES.get(metric, metric)
 
 
+def metric_columns(layout: Layout) -> dict[tuple[str, str], str]:
+    """The title of a column, by task and metric."""
+    return {
+        (name, metric): f"{task.title} {metric_title(metric)}"
+        for name, task in layout.tasks.items()
+        for metric in task.metrics
+    }
+
+
 def first_note(layout: Layout) -> str:
     """What the numbers of a table are."""
     seeds = len(layout.seeds)
@@ -118,26 +136,30 @@ def first_note(layout: Layout) -> str:
     )
 
 
-def degenerate_note(cell: tuple[str, str, str], runs: str, layout: Layout) -> str:
-    """About a (task, encoder, method); `runs` is such as "1 of 3 runs"."""
-    task, encoder, method = cell
-    return (
-        f"{DAGGER} {layout.tasks[task].title}, {encoder}, {layout.methods[method]}: "
-        f"{runs} degenerate (one class predicted, or Matthews 0), counted in."
-    )
+def degenerate_notes(cells: pd.DataFrame, layout: Layout) -> list[str]:
+    """A sentence for each (task, encoder, method) with `degenerate` runs in `cells`."""
+    exit = ["exit"] if "exit" in cells else []
+    some = cells[cells["degenerate"] > 0].drop_duplicates([*CONFIGURATION, *exit])
+    notes = []
+    for (task, encoder, method), rows in some.groupby(CONFIGURATION, sort=False):
+        runs = [
+            f"{row['degenerate']:.0f} of {row['n']} runs"
+            + (f" at exit {row['exit']}" if exit else "")
+            for row in rows.to_dict("records")
+        ]
+        notes.append(
+            f"{DAGGER} {layout.tasks[task].title}, {encoder}, {layout.methods[method]}: "
+            f"{', '.join(runs)} degenerate (one class predicted, or Matthews 0), counted in."
+        )
+    return notes
 
 
 def write_table(path: Path, table: pd.DataFrame, title: str, grids: Sequence[Grid]) -> list[Path]:
     """Write `table`, tidy, to `<path>.csv` and `grids` to `.md` and `.tex`; returns the paths."""
-    texts: dict[str, Callable[[], str]] = {
-        "csv": lambda: to_csv(table),
-        "md": lambda: markdown(title, grids),
-        "tex": lambda: latex(title, grids),
-    }
-    paths = []
-    for ending, render in texts.items():
-        paths.append(path.with_name(f"{path.name}.{ending}"))
-        write_text(paths[-1], render())
+    texts = {"csv": to_csv(table), "md": markdown(title, grids), "tex": latex(title, grids)}
+    paths = [path.with_name(f"{path.name}.{ending}") for ending in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
     return paths
 
 
@@ -183,7 +205,7 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
     def line(cells: Iterable[str]) -> str:
         return " & ".join(cells) + r" \\"
 
-    parts = [r"% needs \usepackage{booktabs,graphicx}"]
+    lines = [r"% needs \usepackage{booktabs,graphicx}"]
     for grid in grids:
         body = []
         for block in grid.blocks:
@@ -194,7 +216,7 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
                 body.append(line([heading]))
             body += [line([escape_latex(row.title), *map(cell, row.cells)]) for row in block.rows]
         notes = r" \\ ".join(map(escape_latex, grid.notes))
-        parts += [
+        lines += [
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{escape_latex(title)}. {escape_latex(grid.heading)}.}}",
@@ -208,7 +230,7 @@ def latex(title: str, grids: Sequence[Grid]) -> str:
             rf"\par\smallskip{{\footnotesize {notes}\par}}",
             r"\end{table}",
         ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def cell_text(cell: Cell, plus_minus: str, dagger: str, missing: str) -> str:

@@ -1,22 +1,13 @@
-"""The table of early exiting: what is left of the score at a speed-up, by method and criterion."""
+"""The table of early exiting: the score that remains at a speed-up, by method and criterion."""
 
 from typing import Any
 
 import pandas as pd
 
 from acl_bert.evaluation.early_exit import CRITERIA, area_over_layers, score_at
-from acl_bert.study.grids import (
-    Block,
-    Grid,
-    Row,
-    cell_of,
-    cells_by,
-    first_note,
-    mark_best,
-    metric_title,
-)
+from acl_bert.study.grids import Grid, first_note, in_order, metric_title, number_blocks
 from acl_bert.study.layout import Layout
-from acl_bert.study.results import CELL, over_seeds
+from acl_bert.study.seeds import RUN, over_seeds
 
 SPEEDUPS = (1.5, 2.0, 3.0)
 AREA = "area"
@@ -33,19 +24,14 @@ def quality_speed_table(curves: pd.DataFrame, exits: pd.DataFrame, layout: Layou
     metrics, in the layout's order. `n` counts the seeds whose curve reaches the speed-up: one that
     does not has no score there.
     """
-    rows = pd.DataFrame(
-        [
-            (*cell, criterion, metric, reading)
-            for cell in layout.part("multi_exit").in_order()
-            for criterion in CRITERIA
-            for metric in layout.tasks[cell[0]].main_metrics.values()
-            for reading in READINGS
-        ],
-        columns=pd.Index(KEY),
-    )
-    table = rows.merge(over_seeds(run_readings(curves, exits), KEY), on=KEY, how="left")
-    table["n"] = table["n"].fillna(0).astype(int)
-    return table[QUALITY_SPEED_COLUMNS]
+    keys = [
+        (*configuration, criterion, metric, reading)
+        for configuration in layout.part("multi_exit").in_order()
+        for criterion in CRITERIA
+        for metric in layout.tasks[configuration[0]].main_metrics.values()
+        for reading in READINGS
+    ]
+    return over_seeds(keys, KEY, run_readings(curves, exits), by=KEY)[QUALITY_SPEED_COLUMNS]
 
 
 def run_readings(curves: pd.DataFrame, exits: pd.DataFrame) -> pd.DataFrame:
@@ -53,42 +39,32 @@ def run_readings(curves: pd.DataFrame, exits: pd.DataFrame) -> pd.DataFrame:
 
     The value is missing where the run's curve does not reach the speed-up.
     """
-    run = [*CELL[:3], "seed"]
-    depths = exits.groupby(run)["depth"].first()
+    depths = exits.groupby(RUN)["depth"].first()
     rows: list[tuple[Any, ...]] = []
-    for key, curve in curves.groupby([*run, "criterion", "metric"], sort=False):
+    for key, curve in curves.groupby([*RUN, "criterion", "metric"], sort=False):
         speedups, scores = curve["speedup"].to_numpy(), curve["value"].to_numpy()
         for reading, speedup in zip(READINGS, SPEEDUPS, strict=False):
             rows.append((*key, reading, score_at(speedups, scores, speedup)))
         smallest = 1 / int(depths[key[:4]])  # of the layers, that the first exit needs
         rows.append((*key, AREA, area_over_layers(speedups, scores, smallest)))
-    columns = [*run, "criterion", "metric", "reading", "value"]
+    columns = [*RUN, "criterion", "metric", "reading", "value"]
     return pd.DataFrame(rows, columns=pd.Index(columns)).astype({"value": float})
 
 
 def quality_speed_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:
     """A grid an encoder, task and criterion: rows are methods, a block a dev set."""
     multi = layout.part("multi_exit")
-    lookup = cells_by(table, KEY)
-
-    def block(task: str, encoder: str, criterion: str, metric: str) -> Block:
-        rows = [
-            Row(
-                title,
-                [
-                    cell_of(lookup[task, encoder, method, criterion, metric, reading], multi)
-                    for reading in READINGS
-                ],
-            )
-            for method, title in multi.methods_of(encoder, task).items()
-        ]
-        return Block(mark_best(rows), metric_title(metric))
-
+    cells = in_order(table, multi, "encoder", "task").assign(
+        block=table["metric"].map(metric_title),
+        row=table["method"].map(multi.methods),
+        column=table["reading"],
+    )
     return [
         Grid(
-            f"{shown.title}: {encoder} ({path}), {criterion.replace('_', ' ')}",
+            f"{multi.tasks[task].title}: {encoder} ({multi.encoders[encoder]}), "
+            f"{criterion.replace('_', ' ')}",
             list(READINGS.values()),
-            [block(task, encoder, criterion, metric) for metric in shown.main_metrics.values()],
+            number_blocks(ours, list(READINGS), len(multi.seeds)),
             [
                 first_note(multi),
                 *multi.notes(task),
@@ -98,8 +74,7 @@ def quality_speed_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:
                 "all of them.",
             ],
         )
-        for encoder, path in multi.encoders.items()
-        for task, shown in multi.tasks.items()
-        if multi.methods_of(encoder, task)
-        for criterion in CRITERIA
+        for (encoder, task, criterion), ours in cells.groupby(
+            ["encoder", "task", "criterion"], sort=False
+        )
     ]

@@ -1,6 +1,5 @@
 """The collected results of a study as data frames, and their statistics over seeds."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,7 @@ from acl_bert.study.collect import (
 )
 from acl_bert.study.curves import CURVES, CURVES_COLUMNS
 from acl_bert.study.layout import Layout
-
-CELL = ["task", "encoder", "method", "metric"]
-STATISTICS = ["n", "mean", "sd", "median", "min", "max"]
+from acl_bert.study.seeds import CELL
 
 
 @dataclass(frozen=True)
@@ -111,25 +108,3 @@ def _read(path: Path, columns: tuple[str, ...], layout: Layout) -> pd.DataFrame:
                 "give the config the runs were made with, or collect this study's runs alone"
             )
     return table
-
-
-def over_seeds(values: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Statistics of `value`, in percent, over the rows that agree in `by`: one row for each.
-
-    sd has n − 1 in the denominator and is missing at n = 1. A missing value does not count.
-    """
-    return (
-        values.assign(percent=100 * values["value"])
-        .groupby(list(by), sort=False)["percent"]
-        .agg(n="count", mean="mean", sd="std", median="median", min="min", max="max")
-        .reset_index()
-    )
-
-
-def degenerate_counts(
-    scores: pd.DataFrame, by: Sequence[str]
-) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """Degenerate runs and all runs by the values of `by`, where there are degenerate ones."""
-    single = scores.drop_duplicates([*by, "seed"])
-    counts = single.groupby(list(by), sort=False)["degenerate"].agg(["sum", "count"])
-    return {key: (int(some), int(n)) for key, some, n in counts.itertuples(name=None) if some}

@@ -210,12 +210,13 @@ def test_methods_lie_side_by_side(tmp_path: Path) -> None:
     assert panel.get_title() == (
         "RTE · tiny\nACL-CL, exit 3 of 12\nsilhouette 0.50, own label 90 %"
     )
-    samples, label, other_samples, other_label = panel.collections
-    assert len(samples.get_offsets()) == len(other_samples.get_offsets()) == 3
-    assert np.asarray(label.get_offsets()).tolist() == [[10, 0]]
-    assert (label.get_facecolor()[0, :3] == samples.get_facecolor()[0, :3]).all()
-    assert (label.get_facecolor()[0, :3] != other_label.get_facecolor()[0, :3]).any()
-    assert label.get_sizes()[0] > 10 * samples.get_sizes()[0]
+    labels, samples = panel.collections
+    assert len(samples.get_offsets()) == 6
+    assert np.asarray(labels.get_offsets()).tolist() == [[10, 0], [11, 0]]
+    colours = samples.get_facecolor()[:, :3]  # of classes 0, 1, 0, ...
+    assert (labels.get_facecolor()[:, :3] == colours[:2]).all()
+    assert (colours[0] == colours[2]).all() and (colours[0] != colours[1]).any()
+    assert labels.get_sizes()[0] > 10 * samples.get_sizes()[0]
 
 
 def test_a_study_without_such_runs_has_empty_files(tmp_path: Path) -> None:

@@ -224,6 +224,12 @@ def test_a_row_has_a_panel_a_method_and_one_of_all(tmp_path: Path) -> None:
     assert len({panel.get_ylim() for panel in (scl, margins)}) == 1
 
 
+def test_steps_without_an_angle_are_left_out(tmp_path: Path) -> None:
+    angles: Angles = [(None, None), (80.0, None), (95.0, 130.0)]
+    figure = gradients_figure(invented([("scl_seen", 1, angles)]), layout_of(tmp_path, (1,)))
+    assert figure.axes[3].get_ylim() == (70, 130)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_a_few_steps_of_one_seed_are_drawn(tmp_path: Path, steps: int) -> None:
     panel = drawn(steps, (1,), tmp_path).axes[3]

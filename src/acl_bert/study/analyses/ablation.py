@@ -1,33 +1,20 @@
-"""What each part of a method brings (docs/paper.md §1.5): the full method less those without it."""
+"""What each component of a method brings (docs/paper.md §1.5): the full method less others."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from scipy import stats
 
 from acl_bert.evaluation.depth import exit_at
-from acl_bert.study.grids import (
-    MISSING,
-    Block,
-    Cell,
-    Grid,
-    Row,
-    cell_of,
-    cells_by,
-    degenerate_note,
-    mark_best,
-    shown,
-)
+from acl_bert.study.grids import MISSING, Grid, degenerate_notes, number_blocks
 from acl_bert.study.layout import Layout
-from acl_bert.study.panels import COLUMNS, NO_RUN, styled_figure
-from acl_bert.study.results import CELL, degenerate_counts, over_seeds
+from acl_bert.study.multi_exit import depths
+from acl_bert.study.panels import entry, in_rows, legend_below, mark_empty, panel_figure
+from acl_bert.study.seeds import CELL, CONFIGURATION, count_degenerate, over_seeds
 
 # Where a method with an exit on every layer is read: at these quarters of its depth.
 QUARTERS = {1: "first quarter's exit", 2: "middle exit", 4: "last exit"}
@@ -43,45 +30,42 @@ def ablation_table(exits: pd.DataFrame, layout: Layout) -> pd.DataFrame:
 
     A row each of ABLATION_COLUMNS, in percent and points. `difference` is the mean, over the
     `pairs` of runs with a common seed, of full less other; `low` and `high` bound its mean in the
-    long run, see `interval`. A cell without runs has n = 0; where no run tells the depth, no row.
+    long run, see `interval`. A configuration without runs has n = 0, and no row
+    where no run tells the depth.
     """
-    known = exits.groupby(["encoder", "method"])["depth"].max()
-    whole = exits.groupby("encoder")["depth"].max()
+    known = depths(exits, layout)
     keys = [
         (task, encoder, full, method, exit, depth, layout.tasks[task].main_metric)
         for full, others in layout.ablation.items()
         for encoder in layout.encoders
-        if encoder in whole.index
-        for depth in [int(known.get((encoder, full), whole[encoder]))]
+        if (depth := known.get((encoder, full))) is not None
         for task in layout.tasks
         if (task, encoder, full) in layout.cells
         for method in (full, *others)
         if (task, encoder, method) in layout.cells
-        for exit in _read(full, depth, layout)
+        for exit in _exits_of(full, depth, layout)
     ]
     at = [*CELL, "exit"]
-    table = pd.DataFrame(keys, columns=pd.Index(KEY)).merge(
-        over_seeds(exits, at)[[*at, "n", "mean", "sd"]], on=at, how="left"
+    table = over_seeds(keys, KEY, exits, by=at)
+    scores = exits.assign(score=100 * exits["value"])[[*at, "seed", "score"]]
+    pairs = table[table["full"] != table["method"]][KEY].merge(scores, on=at)
+    pairs = pairs.merge(
+        scores.rename(columns={"method": "full"}),
+        on=["full", "seed", *(name for name in at if name != "method")],
+        suffixes=("", "_full"),
     )
-    table["n"] = table["n"].fillna(0).astype(int)
-    scores = {cell: 100 * ours for cell, ours in exits.set_index("seed").groupby(at)["value"]}
-    none = pd.Series(dtype=float)
-    differences = []
-    for row in table.to_dict("records"):
-        full, other = (
-            scores.get((row["task"], row["encoder"], method, row["metric"], row["exit"]), none)
-            for method in (row["full"], row["method"])
-        )
-        less = none if row["full"] == row["method"] else full.subtract(other).dropna()
-        mean = less.mean() if len(less) else math.nan
-        differences.append((len(less), mean, *interval(less.to_numpy(dtype=float))))
-    table[["pairs", "difference", "low", "high"]] = pd.DataFrame(
-        differences, columns=pd.Index(ABLATION_COLUMNS[-4:]), index=table.index
+    pairs["difference"] = pairs["score_full"] - pairs["score"]
+    differences = pairs.groupby(KEY)["difference"].agg(
+        pairs="count",
+        difference="mean",
+        low=lambda some: interval(some.to_numpy())[0],
+        high=lambda some: interval(some.to_numpy())[1],
     )
-    return table.astype({"pairs": int})[ABLATION_COLUMNS]
+    table = table.join(differences, on=KEY).fillna({"pairs": 0}).astype({"pairs": int})
+    return table[ABLATION_COLUMNS]
 
 
-def _read(method: str, depth: int, layout: Layout) -> list[int]:
+def _exits_of(method: str, depth: int, layout: Layout) -> list[int]:
     if method not in layout.multi_exit:
         return [depth]
     return sorted({exit_at(depth, quarters) for quarters in QUARTERS})
@@ -98,157 +82,124 @@ def interval(differences: np.ndarray) -> tuple[float, float]:
 
 def ablation_grids(table: pd.DataFrame, layout: Layout, exits: pd.DataFrame) -> list[Grid]:
     """A grid a full method, encoder and exit: scores, then differences; columns are tasks."""
-    key = ["task", "method"]
-    degenerate = degenerate_counts(exits, [*CELL[:3], "exit"])
+    cells = count_degenerate(table, exits, [*CONFIGURATION, "exit"]).assign(
+        block=None, row=table["method"].map(layout.methods), column=table["task"]
+    )
     grids = []
-    for place, ours in table.groupby(["full", "encoder", "exit", "depth"], sort=False):
-        full, encoder, exit, depth = place
-        lookup = cells_by(ours, key)
-        tasks, methods = ours["task"].unique(), ours["method"].unique()
-        scores = [
-            Row(
-                layout.methods[method],
-                [
-                    cell_of(
-                        lookup.get((task, method)),
-                        layout,
-                        (task, encoder, method, exit) in degenerate,
-                    )
-                    for task in tasks
-                ],
-            )
-            for method in methods
-        ]
-        differences = [
-            Row(
-                layout.methods[method],
-                [_difference(lookup.get((task, method)), layout) for task in tasks],
-            )
-            for method in methods
-            if method != full
-        ]
+    for key, ours in cells.groupby(["full", "encoder", "exit", "depth"], sort=False):
+        full, encoder, exit, depth = key
+        title, tasks = layout.methods[full], list(ours["task"].unique())
+        others = ours[ours["method"] != full]
+        differences = others.assign(
+            block=f"{title} less …",
+            mean=others["difference"],
+            sd=(others["high"] - others["low"]) / 2,
+            n=others["pairs"],
+            degenerate=0,
+        )
         grids.append(
             Grid(
-                f"{layout.methods[full]}: {encoder} ({layout.encoders[encoder]}), "
-                f"exit {exit} of {depth}",
+                f"{title}: {encoder} ({layout.encoders[encoder]}), exit {exit} of {depth}",
                 [layout.tasks[task].title for task in tasks],
-                [Block(mark_best(scores)), Block(differences, f"{layout.methods[full]} less …")],
+                [
+                    *number_blocks(ours, tasks, len(layout.seeds)),
+                    *number_blocks(differences, tasks, len(layout.seeds), best=False),
+                ],
                 [
                     "Dev sets, main metrics, percent, mean ± sd (n − 1) over the seeds; best mean "
                     f"of a column in bold; {MISSING}: no number.",
                     "Less …: the mean difference in points, of runs with the same seed, ± half of "
                     f"its {PERCENT} interval (Student's t); above 0: the full method is better.",
                     *layout.notes(*tasks),
-                    *(
-                        degenerate_note(cell[:3], f"{some} of {n} runs at exit {exit}", layout)
-                        for cell, (some, n) in degenerate.items()
-                        if (cell[0], cell[2]) in lookup and (cell[1], cell[3]) == (encoder, exit)
-                    ),
+                    *degenerate_notes(ours.sort_values(CONFIGURATION), layout),
                 ],
             )
         )
     return grids
 
 
-def _difference(row: Mapping[Any, Any] | None, layout: Layout) -> Cell:
-    if row is None or not row["pairs"]:
-        return Cell()
-    n = row["pairs"] if row["pairs"] != len(layout.seeds) else None
-    return Cell(shown(row["difference"]), shown((row["high"] - row["low"]) / 2), n)
-
-
 def ablation_figure(table: pd.DataFrame, layout: Layout) -> Figure:
-    """Panels in a row, or several, a full method and encoder: one a task, a lane a method without.
+    """A row of panels (or several) for each full method and encoder, with a panel for each task.
 
-    A dot is the mean difference, its bar the interval; an exit has a colour and a marker.
+    A lane is a method without a component, a dot the mean difference, its bar the interval;
+    an exit has a colour and a marker.
     """
-    rows = _panel_rows(layout)
-    columns = max((len(tasks) for _, _, tasks in rows), default=1)
-    lanes = [0.45 if full in layout.multi_exit else 0.3 for full, _, _ in rows]
-    heights = [
-        1.1 + lane * len(layout.ablation[full])
-        for lane, (full, _, _) in zip(lanes, rows, strict=True)
+    rows = [
+        row
+        for full, others in layout.ablation.items()
+        for encoder in layout.encoders
+        for row in in_rows(
+            [
+                (full, encoder, task)
+                for task in layout.tasks
+                if (task, encoder, full) in layout.cells
+                and any((task, encoder, other) in layout.cells for other in others)
+            ]
+        )
     ]
-    width = max(6.4, 2.2 + 2.7 * columns)
-    with styled_figure(width, 1.4 + max(1.0, sum(heights))) as figure:
-        if rows:
-            axes = figure.subplots(
-                len(rows), columns, squeeze=False, sharey="row", height_ratios=heights
-            )
-        else:
-            figure.text(0.5, 0.5, NO_RUN, ha="center")
-        for place, (full, encoder, tasks) in enumerate(rows):
-            for panel, task in zip(axes[place], tasks, strict=False):
-                ours = table[
-                    (table["full"] == full)
-                    & (table["encoder"] == encoder)
-                    & (table["task"] == task)
-                ]
-                _draw(panel, ours, layout, full)
-                panel.set_title(layout.tasks[task].panel_title(encoder))
-            for panel in axes[place][len(tasks) :]:
-                panel.set_visible(False)
-            axes[place][0].set_ylabel(f"{layout.methods[full]} less")
-        figure.suptitle(layout.headline("What each part brings"), weight="bold")
-        figure.legend(
-            handles=_legend(table),
+    heights = [
+        1.1 + (0.45 if full in layout.multi_exit else 0.3) * len(layout.ablation[full])
+        for (full, *_), *_ in rows
+    ]
+    of_panel = dict(list(table[table["pairs"] > 0].groupby(["full", "encoder", "task"])))
+    with panel_figure(
+        layout.headline("What each component brings"),
+        rows,
+        3.2,
+        sum(heights) / max(1, len(rows)),
+        sharey="row",
+        **({"height_ratios": heights} if rows else {}),
+    ) as (figure, panels):
+        for row in rows:
+            for key in row:
+                full, encoder, task = key
+                _draw(panels[key], of_panel.get(key), layout, full)
+                panels[key].set_title(layout.tasks[task].panel_title(encoder))
+            panels[row[0]].set_ylabel(f"{layout.methods[row[0][0]]} less")
+        exits = table[["exit", "depth"]].drop_duplicates().itertuples(index=False, name=None)
+        quarters = {_quarter(exit, depth) for exit, depth in exits}
+        legend_below(
+            figure,
+            [
+                entry(title, color=COLOURS[i], marker=MARKERS[i])
+                for i, title in enumerate(QUARTERS.values())
+                if i in quarters
+            ],
             title="Mean difference of runs with the same seed; "
             f"bar: {PERCENT} interval (Student's t)",
-            loc="outside lower center",
             ncols=len(QUARTERS),
-            frameon=False,
         )
     return figure
 
 
-def _panel_rows(layout: Layout) -> list[tuple[str, str, list[str]]]:
-    """Full method, encoder and tasks of each row of panels."""
-    rows = []
-    for full, others in layout.ablation.items():
-        for encoder in layout.encoders:
-            tasks = [
-                task
-                for task in layout.tasks
-                if full in (run := layout.methods_of(encoder, task)) and run.keys() & set(others)
-            ]
-            starts = range(0, len(tasks), COLUMNS)
-            rows += [(full, encoder, tasks[start : start + COLUMNS]) for start in starts]
-    return rows
-
-
-def _draw(panel: Axes, ours: pd.DataFrame, layout: Layout, full: str) -> None:
+def _draw(panel: Axes, ours: pd.DataFrame | None, layout: Layout, full: str) -> None:
     """The differences of one full method, encoder and task."""
     others = layout.ablation[full]
-    found = ours[ours["pairs"] > 0]
-    for exit, some in found.groupby("exit"):
-        place = _place(int(exit), int(some["depth"].iloc[0]))
-        # The exits of a method lie below one another in its lane, the first on top.
-        reach = 0.25 * (place - 1) if full in layout.multi_exit else 0.0
-        lanes = some["method"].map(others.index) + reach
-        style = {"color": COLOURS[place], "zorder": 3}
-        panel.hlines(lanes, some["low"], some["high"], linewidth=1.4, **style)
-        panel.plot(some["difference"], lanes, MARKERS[place], markersize=5, **style)
+    if ours is None:
+        mark_empty(panel)
+        panel.set_xticks([])
+    else:
+        for exit, some in ours.groupby("exit"):
+            quarter = _quarter(exit, some["depth"].iloc[0])
+            # The exits of a method lie below one another in its lane, the first on top.
+            offset = 0.25 * (quarter - 1) if full in layout.multi_exit else 0.0
+            panel.errorbar(
+                some["difference"],
+                some["method"].map(others.index) + offset,
+                xerr=some["high"] - some["difference"],
+                fmt=MARKERS[quarter],
+                color=COLOURS[quarter],
+                markersize=5,
+                elinewidth=1.4,
+                zorder=3,
+            )
     panel.axvline(0, color="black", linewidth=1, zorder=2)
     panel.set_xlabel("difference (points)")
     panel.grid(axis="y", visible=False)
     panel.set_yticks(range(len(others)), [layout.methods[other] for other in others])
     panel.set_ylim(len(others) - 0.5, -0.5)
-    if found.empty:
-        panel.text(0.5, 0.5, NO_RUN, ha="center", transform=panel.transAxes)
-        panel.set_xticks([])
 
 
-def _place(exit: int, depth: int) -> int:
-    """Which of QUARTERS an exit is, counted from 0; the last before the others."""
-    places = {exit_at(depth, quarters): place for place, quarters in enumerate(QUARTERS)}
-    return places[exit]
-
-
-def _legend(table: pd.DataFrame) -> list[Line2D]:
-    exits = table[["exit", "depth"]].drop_duplicates().itertuples(index=False, name=None)
-    places = {_place(exit, depth) for exit, depth in exits}
-    return [
-        Line2D([], [], color=COLOURS[place], marker=MARKERS[place], label=title)
-        for place, title in enumerate(QUARTERS.values())
-        if place in places
-    ]
+def _quarter(exit: int, depth: int) -> int:
+    """The index of an exit in QUARTERS; the last where several fall on it."""
+    return {exit_at(depth, quarters): i for i, quarters in enumerate(QUARTERS)}[exit]

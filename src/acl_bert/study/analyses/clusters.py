@@ -1,9 +1,8 @@
-"""How well classes lie apart at the first quarter's exit, in numbers and as t-SNE shows it.
+"""How well classes separate at the first quarter's exit, in numbers and by t-SNE.
 
 h and the label embeddings are L2-normalised first, as the contrastive losses see them.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv
 from acl_bert.runs.files import RunFolder, RunKey, runs_of
-from acl_bert.study.grids import Block, Grid, Row, cell_of, cells_by, first_note, mark_best
+from acl_bert.study.grids import Grid, first_note, in_order, number_blocks
 from acl_bert.study.layout import Layout
-from acl_bert.study.panels import NO_RUN, panel_groups
+from acl_bert.study.panels import entry, in_rows, legend_below, mark_empty, panel_figure
+from acl_bert.study.seeds import CONFIGURATION, RUN, over_seeds
 
 CLUSTERS, TSNE_POINTS = "clusters.csv", "tsne.csv"
 
-RUN = ["task", "encoder", "method", "seed"]
 # One row a run. `silhouette`, by cosine distance, is from -1 to 1; `own_label_share` is the
 # fraction of samples whose nearest label embedding, by cosine, is their own class's. Empty where
 # undefined: a silhouette needs two classes, and fewer classes than samples.
@@ -33,20 +30,14 @@ CLUSTERS_COLUMNS = (*RUN, "exit", "depth", "silhouette", "own_label_share", "run
 TSNE_COLUMNS = (*RUN, "kind", "class", "x", "y")
 
 READINGS = {"silhouette": "silhouette × 100", "own_label_share": "own label nearest (%)"}
-CLUSTERS_TABLE_COLUMNS = [
-    "task",
-    "encoder",
-    "method",
-    "exit",
-    "depth",
-    "reading",
-    "n",
-    "mean",
-    "sd",
-]
+CLUSTERS_TABLE_COLUMNS = [*CONFIGURATION, "exit", "depth", "reading", "n", "mean", "sd"]
 RANDOM_STATE = 0
 PERPLEXITY = 30.0  # scikit-learn's default; less where there are fewer than three times as many
 SAMPLE, LABEL = "sample", "label"
+STYLES: dict[str, dict[str, Any]] = {
+    SAMPLE: {"s": 9, "alpha": 0.55, "linewidth": 0},
+    LABEL: {"s": 230, "marker": "*", "edgecolor": "black", "zorder": 3},
+}
 
 
 def write_clusters(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> None:
@@ -57,22 +48,14 @@ def write_clusters(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> N
     methods have, the smallest. Rows are ordered whatever the order of the runs. Raises InputError
     where a run has no readable metrics or representations.
     """
-    found = runs_of(runs, layout.and_variants(layout.clusters))
-    drawn = _drawn(key for key, _, _ in found if key[2] in layout.clusters)
+    read = runs_of(runs, layout.and_variants(layout.clusters))
+    drawn = _drawn(key for key, _, _ in read if key[2] in layout.clusters)
     numbers: list[tuple[Any, ...]] = []
     points: list[tuple[Any, ...]] = []
-    for key, metrics, run in found:
+    for key, metrics, run in read:
         exit, labels, h, embeddings = _read(run)
-        numbers.append(
-            (
-                *key,
-                exit,
-                metrics["depth"],
-                _silhouette(h, labels),
-                _own_label_share(h, labels, embeddings),
-                metrics["run_hash"],
-            )
-        )
+        separation = _silhouette(h, labels), _own_label_share(h, labels, embeddings)
+        numbers.append((*key, exit, metrics["depth"], *separation, metrics["run_hash"]))
         if key in drawn:
             points += [(*key, *point) for point in _tsne(h, labels, embeddings)]
     write_csv(folder / CLUSTERS, CLUSTERS_COLUMNS, numbers)
@@ -80,15 +63,9 @@ def write_clusters(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> N
 
 
 def _drawn(runs: Iterable[RunKey]) -> set[RunKey]:
-    by_place: dict[tuple[str, str], list[RunKey]] = {}
-    for run in runs:
-        by_place.setdefault(run[:2], []).append(run)
-    drawn: set[RunKey] = set()
-    for some in by_place.values():
-        seeds = Counter(run[3] for run in some)
-        seed = max(seeds, key=lambda seed: (seeds[seed], -seed))
-        drawn |= {run for run in some if run[3] == seed}
-    return drawn
+    table = pd.DataFrame(list(runs), columns=pd.Index(RUN))
+    seeds = table.groupby(RUN[:2])["seed"].transform(lambda seeds: seeds.mode().min())
+    return set(table[table["seed"] == seeds].itertuples(index=False, name=None))
 
 
 def _read(run: RunFolder) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
@@ -123,9 +100,9 @@ def _own_label_share(h: np.ndarray, labels: np.ndarray, embeddings: np.ndarray) 
 def _tsne(
     h: np.ndarray, labels: np.ndarray, embeddings: np.ndarray
 ) -> list[tuple[str, int, float, float]]:
-    """Kind, class and place of each sample and label embedding, laid out together.
+    """Kind, class, x and y of each sample and label embedding, which are laid out together.
 
-    No places where there are fewer than four, or all are one: none has neighbours to lie by.
+    There are none for fewer than four items, or equal ones: t-SNE needs neighbours.
     """
     from sklearn.manifold import TSNE  # slow to import
     from threadpoolctl import threadpool_limits
@@ -136,60 +113,46 @@ def _tsne(
     tsne = TSNE(
         init="pca", perplexity=min(PERPLEXITY, (len(items) - 1) / 3), random_state=RANDOM_STATE
     )
-    with threadpool_limits(1):  # places depend on the order of sums, which threads change
-        places = tsne.fit_transform(items)
+    with threadpool_limits(1):  # points depend on the order of sums, which threads change
+        points = tsne.fit_transform(items)
     kinds = [SAMPLE] * len(h) + [LABEL] * len(embeddings)
     classes = [*labels.tolist(), *range(len(embeddings))]
-    return [
-        (kind, number, float(x), float(y))
-        for kind, number, (x, y) in zip(kinds, classes, places.tolist(), strict=True)
-    ]
+    return list(zip(kinds, classes, *points.T.tolist(), strict=True))
 
 
 def clusters_table(clusters: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """Statistics over seeds of both READINGS, times 100, in the layout's order.
 
-    Cells without a finished run have no rows, since their exit is not known.
+    A configuration without a finished run has no rows, since its exit is not known.
     """
-    key = ["task", "encoder", "method", "exit", "depth", "reading"]
-    long = clusters.melt(key[:-1], list(READINGS), var_name="reading", value_name="value")
-    cells = [
-        (*cell, reading)
-        for cell in layout.in_order()
-        if cell[2] in layout.clusters
-        for reading in READINGS
+    key = CLUSTERS_TABLE_COLUMNS[:6]
+    values = clusters.melt(key[:-1], list(READINGS), var_name="reading")
+    known = values[values["method"].isin(layout.clusters)].drop_duplicates(key)
+    keys = in_order(known, layout, "task", "encoder", "method")[key]
+    return over_seeds(keys.itertuples(index=False, name=None), key, values, by=key)[
+        CLUSTERS_TABLE_COLUMNS
     ]
-    wanted = pd.DataFrame(cells, columns=pd.Index(["task", "encoder", "method", "reading"]))
-    percent = long.assign(percent=100 * long["value"]).groupby(key)["percent"]
-    over_seeds = percent.agg(n="count", mean="mean", sd="std").reset_index()
-    return wanted.merge(over_seeds, on=list(wanted))[CLUSTERS_TABLE_COLUMNS]
 
 
 def clusters_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:
     """A grid an encoder: rows are methods, a block a reading, columns tasks."""
-    lookup = cells_by(table, ["task", "encoder", "method", "reading"])
-    models = cells_by(table.drop_duplicates(["encoder", "method"]), ["encoder", "method"])
+    keys = [(*compared, reading) for reading in READINGS for compared in _compared(layout)]
+    key = [*CONFIGURATION, "reading"]
+    cells = pd.DataFrame(keys, columns=pd.Index(key)).merge(table, on=key, how="left")
+    exits = cells.groupby(["encoder", "method"])[["exit", "depth"]].transform("first")
+    cells = cells.assign(
+        block=cells["reading"].map(READINGS),
+        row=cells["method"].map(layout.methods) + [_exit(*each) for each in exits.to_numpy()],
+        column=cells["task"],
+    ).sort_values("method", key=lambda name: name.map(layout.clusters.index), kind="stable")
     grids = []
-    for encoder, path in layout.encoders.items():
-        methods = _methods(layout, encoder)
-        tasks = [task for task in layout.tasks if _methods(layout, encoder, task)]
-        if not methods:
-            continue
-        blocks = []
-        for reading, title in READINGS.items():
-            rows = []
-            for method in methods:
-                cells = [
-                    cell_of(lookup.get((task, encoder, method, reading)), layout) for task in tasks
-                ]
-                model = models.get((encoder, method))
-                rows.append(Row(layout.methods[method] + _exit(model), cells))
-            blocks.append(Block(mark_best(rows), title))
+    for encoder, ours in in_order(cells, layout, "encoder").groupby("encoder", sort=False):
+        tasks = [task for task in layout.tasks if ours["task"].eq(task).any()]
         grids.append(
             Grid(
-                f"{encoder} ({path})",
+                f"{encoder} ({layout.encoders[encoder]})",
                 [layout.tasks[task].title for task in tasks],
-                blocks,
+                number_blocks(ours, tasks, len(layout.seeds)),
                 [
                     first_note(layout),
                     "Silhouette of the classes in h, L2-normalised, by cosine distance, times 100; "
@@ -202,12 +165,13 @@ def clusters_grids(table: pd.DataFrame, layout: Layout) -> list[Grid]:
     return grids
 
 
-def _methods(layout: Layout, encoder: str, task: str | None = None) -> list[str]:
-    return [name for name in layout.clusters if name in layout.methods_of(encoder, task)]
+def _compared(layout: Layout) -> list[tuple[str, str, str]]:
+    """The configurations that the study runs of the methods that are compared."""
+    return [key for key in layout.in_order() if key[2] in layout.clusters]
 
 
-def _exit(run: Any) -> str:
-    return "" if run is None else f", exit {run['exit']} of {run['depth']}"
+def _exit(exit: float, depth: float) -> str:
+    return "" if pd.isna(exit) else f", exit {exit:.0f} of {depth:.0f}"
 
 
 def clusters_figure(clusters: pd.DataFrame, points: pd.DataFrame, layout: Layout) -> Figure:
@@ -215,86 +179,57 @@ def clusters_figure(clusters: pd.DataFrame, points: pd.DataFrame, layout: Layout
 
     A panel's title has the numbers of the run that is drawn.
     """
-    places = [
-        (task, encoder)
-        for task in layout.tasks
-        for encoder in layout.encoders
-        if _methods(layout, encoder, task)
+    compared = _compared(layout)
+    keys = [
+        key if (key := (*group, method)) in compared else None
+        for group in dict.fromkeys(each[:2] for each in compared)
+        for method in layout.clusters
     ]
-    numbers = cells_by(clusters, RUN)
-    with panel_groups(len(places), len(layout.clusters), 3.3, 3.6) as (figure, panels):
-        for (task, encoder), group in zip(places, panels, strict=True):
-            for panel, method in zip(group, layout.clusters, strict=True):
-                mine = points[
-                    (points["task"] == task)
-                    & (points["encoder"] == encoder)
-                    & (points["method"] == method)
-                ]
-                seed = mine["seed"].iloc[0] if len(mine) else None
-                run = numbers.get((task, encoder, method, seed))
-                lines = [
-                    layout.tasks[task].panel_title(encoder),
-                    layout.methods[method] + _exit(run),
-                    _said(run),
-                ]
-                panel.set_title("\n".join(filter(None, lines)))
-                panel.set_visible((task, encoder, method) in layout.cells)
-                _draw(panel, mine)
-        figure.suptitle(layout.headline("t-SNE"), weight="bold")
-        figure.legend(
-            handles=_legend(points),
+    drawn = points.drop_duplicates(RUN)[RUN].merge(clusters, on=RUN).set_index(CONFIGURATION)
+    classes = sorted(points["class"].astype(int).unique())
+    colours = dict(zip(classes, sns.color_palette("colorblind", len(classes)), strict=True))
+    title, rows = layout.headline("t-SNE"), in_rows(keys, len(layout.clusters))
+    with panel_figure(title, rows, 3.3, 3.6) as (figure, panels):
+        for key, panel in panels.items():
+            lines = [layout.tasks[key[0]].panel_title(key[1]), layout.methods[key[2]]]
+            if key in drawn.index:
+                run = drawn.loc[key]
+                lines[1] += _exit(run["exit"], run["depth"])
+                lines.append(_numbers(run))
+            panel.set_title("\n".join(filter(None, lines)))
+            ours = points[points[CONFIGURATION].eq(list(key)).all(axis=1)]
+            for kind, some in ours.groupby("kind"):
+                sns.scatterplot(
+                    some,
+                    x="x",
+                    y="y",
+                    hue="class",
+                    palette=colours,
+                    legend=False,
+                    ax=panel,
+                    **STYLES[kind],
+                )
+            panel.set(xticks=[], yticks=[], xlabel="", ylabel="")  # t-SNE's axes mean nothing
+            panel.set_aspect("equal", adjustable="datalim")
+            mark_empty(panel)
+        handles = [
+            entry(f"class {number}", linestyle="", marker="o", color=colour)
+            for number, colour in colours.items()
+        ]
+        star = {"marker": "*", "markersize": 13, "color": "white", "markeredgecolor": "black"}
+        legend_below(
+            figure,
+            [*handles, entry("label embedding", linestyle="", **star)],
             title="One seed; numbers: of the run that is drawn",
-            loc="outside lower center",
             ncols=6,
-            frameon=False,
         )
     return figure
 
 
-def _said(run: Any) -> str:
-    if run is None:
-        return ""
-    parts = []
+def _numbers(run: Any) -> str:
+    numbers = []
     if pd.notna(run["silhouette"]):
-        parts.append(f"silhouette {run['silhouette']:.2f}")
+        numbers.append(f"silhouette {run['silhouette']:.2f}")
     if pd.notna(run["own_label_share"]):
-        parts.append(f"own label {100 * run['own_label_share']:.0f} %")
-    return ", ".join(parts)
-
-
-def _draw(panel: Axes, points: pd.DataFrame) -> None:
-    panel.set(xticks=[], yticks=[])  # t-SNE's axes mean nothing
-    panel.set_aspect("equal", adjustable="datalim")
-    for number, ours in points.groupby("class"):
-        colour = _colour(int(number))
-        samples, labels = (ours[ours["kind"] == kind] for kind in (SAMPLE, LABEL))
-        panel.scatter(samples["x"], samples["y"], s=9, color=colour, alpha=0.55, linewidth=0)
-        panel.scatter(
-            labels["x"], labels["y"], s=230, marker="*", color=colour, edgecolor="black", zorder=3
-        )
-    if points.empty:
-        panel.text(0.5, 0.5, NO_RUN, ha="center", transform=panel.transAxes)
-
-
-def _colour(number: int) -> tuple[float, float, float]:
-    return sns.color_palette("colorblind")[number % 10]
-
-
-def _legend(points: pd.DataFrame) -> list[Line2D]:
-    handles = [
-        Line2D([], [], linestyle="", marker="o", color=_colour(number), label=f"class {number}")
-        for number in sorted(set(points["class"].astype(int)))
-    ]
-    handles.append(
-        Line2D(
-            [],
-            [],
-            linestyle="",
-            marker="*",
-            markersize=13,
-            color="white",
-            markeredgecolor="black",
-            label="label embedding",
-        )
-    )
-    return handles
+        numbers.append(f"own label {100 * run['own_label_share']:.0f} %")
+    return ", ".join(numbers)

@@ -1,35 +1,35 @@
 """The gradient pilot: the angle between CE's and the auxiliary gradient (docs/paper.md §1.1).
 
-Methods that only observe leave one at every step: over the encoder's parameters, and over h.
+Runs of methods that only observe record it at every step: over the encoder's parameters, and
+over h.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from acl_bert.files import write_csv
 from acl_bert.runs.files import RunFolder, runs_of
-from acl_bert.study.grids import MISSING, Block, Grid, Row, cell_of, cells_by
+from acl_bert.study.grids import MISSING, Grid, number_blocks
 from acl_bert.study.layout import Layout
-from acl_bert.study.panels import NO_RUN, panel_groups
+from acl_bert.study.panels import entry, in_rows, legend_below, mark_empty, panel_figure
+from acl_bert.study.seeds import CONFIGURATION, RUN
 
 GRADIENTS = "gradients.csv"
 
-RUN = ["task", "encoder", "method", "seed"]
 # One row a run of an observing method and step. `share`: of the training, from 0 to 1. Angles in
 # degrees, over the encoder and over h; empty where undefined, or not recorded.
 GRADIENTS_COLUMNS = (*RUN, "step", "share", "angle", "angle_h", "run_hash")
 
 SCOPES = {"encoder": "angle", "representation": "angle_h"}
-HALVES = ("first", "second", "all")
+HALVES = {"all": "all of the training", "first": "first half", "second": "second half"}
 READINGS = {
     "median_angle": "median (°)",
     "share_above_90": "above 90° (%)",
@@ -42,8 +42,12 @@ RIGHT_ANGLE = 90.0
 AROUND = (75.0, 105.0)  # where the paper has most angles
 BIN = 2.5  # degrees
 DENSE = 40  # steps that a bin of training has, where a run is long enough
-COLOUR, LINES = "Blues", sns.color_palette("colorblind")
-DASHES: dict[str, Literal["-", "--"]] = {"encoder": "-", "representation": "--"}
+DASHES = {"encoder": "-", "representation": "--"}
+BLUE, MEDIAN, *OTHERS = sns.color_palette("colorblind")
+METHOD_COLOURS = [BLUE, *OTHERS]
+MEDIAN_LINE: dict[str, Any] = {"color": MEDIAN, "linewidth": 1.8}
+RIGHT_LINE: dict[str, Any] = {"color": "black", "linewidth": 1}
+AROUND_LINE: dict[str, Any] = {"color": "grey", "linewidth": 0.9, "linestyle": ":"}
 
 
 def write_gradients(runs: Iterable[RunFolder], layout: Layout, folder: Path) -> None:
@@ -82,61 +86,40 @@ def gradient_summary(gradients: pd.DataFrame) -> pd.DataFrame:
     """
     rows: list[tuple[Any, ...]] = []
     for run, steps in gradients.groupby(RUN, sort=False):
-        parts = (steps[steps["share"] <= 0.5], steps[steps["share"] > 0.5], steps)
-        for half, some in zip(HALVES, parts, strict=True):
-            both = some.dropna(subset=list(SCOPES.values()))
-            different = (both["angle"] > RIGHT_ANGLE) != (both["angle_h"] > RIGHT_ANGLE)
+        first = steps["share"] <= 0.5
+        for half, some in (("first", steps[first]), ("second", steps[~first]), ("all", steps)):
+            above = some[list(SCOPES.values())].dropna() > RIGHT_ANGLE
+            different = (above["angle"] != above["angle_h"]).mean()
             for scope, column in SCOPES.items():
                 angles = some[column].dropna()
-                rows.append(
-                    (
-                        *run,
-                        scope,
-                        half,
-                        len(angles),
-                        angles.median(),
-                        (angles > RIGHT_ANGLE).mean(),
-                        angles.between(*AROUND).mean(),
-                        different.mean(),
-                    )
-                )
+                shares = (angles > RIGHT_ANGLE).mean(), angles.between(*AROUND).mean()
+                rows.append((*run, scope, half, len(angles), angles.median(), *shares, different))
     return pd.DataFrame(rows, columns=pd.Index(SUMMARY_COLUMNS))
 
 
 def gradient_grids(summary: pd.DataFrame, layout: Layout) -> list[Grid]:
-    """A grid a task and encoder: rows are methods, a block a scope and part of the training."""
-    key = ["task", "encoder", "method", "scope", "half", "reading"]
-    long = summary.melt(
-        [*RUN, "scope", "half"], list(READINGS), var_name="reading", value_name="value"
-    )
-    long["value"] *= np.where(long["reading"] == "median_angle", 1.0, 100.0)
-    over_seeds = long.groupby(key)["value"].agg(n="count", mean="mean", sd="std").reset_index()
-    lookup = cells_by(over_seeds, key)
-    halves = {"all": "all of the training", "first": "first half", "second": "second half"}
+    """A grid a task and encoder: rows are methods, a block a scope and half of the training."""
+    key = [*CONFIGURATION, "scope", "half", "reading"]
+    values = summary.melt([*RUN, "scope", "half"], list(READINGS), var_name="reading")
+    # Angles stay degrees, the others become percent.
+    values["value"] *= np.where(values["reading"] == "median_angle", 1.0, 100.0)
+    statistics = values.groupby(key)["value"].agg(n="count", mean="mean", sd="std")
+    keys = [
+        (*configuration, scope, half, reading)
+        for scope in SCOPES
+        for half in HALVES
+        for configuration in _observed(layout)
+        for reading in READINGS
+    ]
+    cells = pd.DataFrame(keys, columns=pd.Index(key)).join(statistics, on=key)
+    cells["block"] = "over the " + cells["scope"] + ", " + cells["half"].map(HALVES)
+    cells["row"] = cells["method"].map(layout.methods)
+    cells["column"] = cells["reading"]
     return [
         Grid(
             f"{layout.tasks[task].title}: {encoder} ({layout.encoders[encoder]})",
             list(READINGS.values()),
-            [
-                Block(
-                    [
-                        Row(
-                            layout.methods[method],
-                            [
-                                cell_of(
-                                    lookup.get((task, encoder, method, scope, half, reading)),
-                                    layout,
-                                )
-                                for reading in READINGS
-                            ],
-                        )
-                        for method in methods
-                    ],
-                    f"over the {scope}, {title}",
-                )
-                for scope in SCOPES
-                for half, title in halves.items()
-            ],
+            number_blocks(ours, list(READINGS), len(layout.seeds), best=False),
             [
                 "Angle between the gradients of CE and of the contrastive term, at each step of "
                 f"training; mean ± sd (n − 1) over the seeds; {MISSING}: no number.",
@@ -145,19 +128,14 @@ def gradient_grids(summary: pd.DataFrame, layout: Layout) -> list[Grid]:
                 *layout.notes(task),
             ],
         )
-        for task, encoder, methods in _places(layout)
+        for (task, encoder), ours in cells.groupby(["task", "encoder"], sort=False)
     ]
 
 
-def _places(layout: Layout) -> list[tuple[str, str, list[str]]]:
-    """Each (task, encoder) with the observing methods that run there, as the study orders them."""
+def _observed(layout: Layout) -> list[tuple[str, str, str]]:
+    """The configurations of observing methods that the study runs."""
     observed = set(layout.observed.values())
-    places = [
-        (task, encoder, [m for m in layout.methods_of(encoder, task) if m in observed])
-        for task in layout.tasks
-        for encoder in layout.encoders
-    ]
-    return [place for place in places if place[2]]
+    return [key for key in layout.in_order() if key[2] in observed]
 
 
 def gradients_figure(gradients: pd.DataFrame, layout: Layout) -> Figure:
@@ -166,111 +144,92 @@ def gradients_figure(gradients: pd.DataFrame, layout: Layout) -> Figure:
     In a method's panel, x is the training, y the angle over the encoder, and a column's colours
     are the density of its steps, of all seeds; the last panel is the density over all steps.
     """
-    places = _places(layout)
-    methods = list(dict.fromkeys(method for _, _, some in places for method in some))
-    columns = len(methods) + 1
-    with panel_groups(len(places), columns, 3.4, 2.8) as (figure, panels):
-        for (task, encoder, some), group in zip(places, panels, strict=True):
+    observed = _observed(layout)
+    groups = list(dict.fromkeys(each[:2] for each in observed))
+    methods = list(dict.fromkeys(each[2] for each in observed))
+    keys = [
+        key if (key := (*group, method)) in observed or method is None else None
+        for group in groups
+        for method in (*methods, None)
+    ]
+    lines = {
+        (method, scope): {"color": METHOD_COLOURS[i % len(METHOD_COLOURS)], "linestyle": dash}
+        for i, method in enumerate(methods)
+        for scope, dash in DASHES.items()
+    }
+    # Of training batches, not of dev rows as the other figures.
+    title = layout.headline("Gradients of CE and the contrastive loss").replace(", dev", "")
+    with panel_figure(title, in_rows(keys, len(methods) + 1), 3.4, 2.8) as (figure, panels):
+        for (task, encoder, method), panel in panels.items():
             ours = gradients[(gradients["task"] == task) & (gradients["encoder"] == encoder)]
             edges = _edges(ours)
-            title = layout.tasks[task].panel_title(encoder)
-            for panel, method in zip(group, methods, strict=False):
-                panel.set_title(f"{title}\n{layout.methods[method]}")
-                _density(panel, ours[ours["method"] == method].dropna(subset=["angle"]), edges)
-                panel.set_visible(method in some)
-            group[-1].set_title(f"{title}\nall steps")
-            _margins(group[-1], ours, methods, edges)
-            for panel in group:
-                panel.set_ylim(edges[0], edges[-1])
-                if panel.has_data():
-                    _mark(panel)
-                else:
-                    panel.text(0.5, 0.5, NO_RUN, ha="center", transform=panel.transAxes)
-            group[0].set_ylabel("angle (°)")
-        # Of training batches, not of dev rows as the other figures.
-        figure.suptitle(
-            layout.headline("Gradients of CE and the contrastive term").replace(", dev", ""),
-            weight="bold",
+            if method is None:
+                _margins(panel, ours, edges, lines)
+            else:
+                steps = ours[ours["method"] == method].dropna(subset=["angle"])
+                _density(panel, steps, edges)
+            name = "all steps" if method is None else layout.methods[method]
+            panel.set_title(f"{layout.tasks[task].panel_title(encoder)}\n{name}")
+            panel.set_ylabel("angle (°)" if method == methods[0] else "")
+            panel.set_ylim(edges[0], edges[-1])
+            panel.grid(visible=False)
+            if panel.has_data():
+                panel.axhline(RIGHT_ANGLE, **RIGHT_LINE)
+                for angle in AROUND:
+                    panel.axhline(angle, **AROUND_LINE)
+            mark_empty(panel)
+        legend_below(
+            figure,
+            [
+                entry("median over the encoder", **MEDIAN_LINE),
+                entry("90°: dropped above", **RIGHT_LINE),
+                entry("75° and 105°", **AROUND_LINE),
+                *(
+                    entry(f"{layout.methods[method]}, {scope}", **style)
+                    for (method, scope), style in lines.items()
+                ),
+            ],
+            ncols=len(methods) + 1,
         )
-        handles = _legend(layout, methods)
-        figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 
 def _edges(ours: pd.DataFrame) -> np.ndarray:
     """Bins of the angle, degrees: of all that is drawn in a row, and of AROUND with a margin."""
     angles = ours[list(SCOPES.values())].to_numpy(dtype=float)
-    angles = angles[~np.isnan(angles)]
-    low = min(angles.min(initial=RIGHT_ANGLE), AROUND[0] - 2 * BIN)
-    high = max(angles.max(initial=RIGHT_ANGLE), AROUND[1] + 2 * BIN)
+    low = np.fmin.reduce(angles, axis=None, initial=AROUND[0] - 2 * BIN)  # skips NaN
+    high = np.fmax.reduce(angles, axis=None, initial=AROUND[1] + 2 * BIN)
     return np.arange(np.floor(low / BIN), np.ceil(high / BIN) + 1) * BIN
 
 
 def _density(panel: Axes, steps: pd.DataFrame, edges: np.ndarray) -> None:
-    panel.grid(visible=False)
     panel.set_xlim(0, 1)
     panel.xaxis.set_major_formatter(PercentFormatter(1.0))
-    panel.set_xlabel("share of the training")
+    panel.set_xlabel("fraction of the training")
     if steps.empty:
         return
     # At least two steps of each run in a bin, so that none is empty by rounding.
     shortest = int(steps.groupby("seed")["step"].max().min())
     bins = int(np.clip(len(steps) // DENSE, min(4, shortest), max(1, min(40, shortest // 2))))
     ends = np.linspace(0, 1, bins + 1)
-    counts, _, _ = np.histogram2d(steps["share"], steps["angle"], bins=[ends, edges])
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    shares = np.ma.masked_equal(shares, 0.0)
-    panel.pcolormesh(ends, edges, shares.T, cmap=COLOUR, vmin=0, rasterized=True)
-    place = np.clip(np.searchsorted(ends, steps["share"]) - 1, 0, bins - 1)
-    medians = steps["angle"].groupby(place).median()
     middles = (ends[:-1] + ends[1:]) / 2
-    panel.plot(middles[medians.index], medians, color=LINES[1], linewidth=1.8)
+    bin_of = pd.cut(steps["share"], ends, labels=middles)
+    angles = pd.cut(steps["angle"], edges, include_lowest=True)
+    density = pd.crosstab(bin_of, angles, normalize="index", dropna=False).T
+    panel.pcolormesh(ends, edges, density.where(density > 0), cmap="Blues", vmin=0, rasterized=True)
+    medians = steps["angle"].groupby(bin_of, observed=True).median()
+    panel.plot(medians.index.astype(float), medians, **MEDIAN_LINE)
 
 
-def _margins(panel: Axes, ours: pd.DataFrame, methods: list[str], edges: np.ndarray) -> None:
-    panel.grid(visible=False)
+def _margins(
+    panel: Axes,
+    ours: pd.DataFrame,
+    edges: np.ndarray,
+    lines: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> None:
     panel.set_xlabel("density over all steps (% per degree)")
-    for place, method in enumerate(methods):
-        for scope, column in SCOPES.items():
-            angles = ours.loc[ours["method"] == method, column].dropna()
-            if angles.empty:
-                continue
+    for (method, scope), style in lines.items():
+        angles = ours.loc[ours["method"] == method, SCOPES[scope]].dropna()
+        if len(angles):
             density, _ = np.histogram(angles, edges, density=True)
-            panel.stairs(
-                100 * density,
-                edges,
-                orientation="horizontal",
-                color=LINES[_line(place)],
-                linestyle=DASHES[scope],
-                linewidth=1.5,
-            )
-
-
-def _line(place: int) -> int:
-    """The colour of a method's line: the second is the median's."""
-    return (0, 2, 3, 4, 5, 7, 8, 9)[place % 8]
-
-
-def _mark(panel: Axes) -> None:
-    panel.axhline(RIGHT_ANGLE, color="black", linewidth=1)
-    for angle in AROUND:
-        panel.axhline(angle, color="grey", linewidth=0.9, linestyle=":")
-
-
-def _legend(layout: Layout, methods: list[str]) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color=LINES[1], linewidth=1.8, label="median over the encoder"),
-        Line2D([], [], color="black", linewidth=1, label="90°: dropped above"),
-        Line2D([], [], color="grey", linewidth=0.9, linestyle=":", label="75° and 105°"),
-    ]
-    return handles + [
-        Line2D(
-            [],
-            [],
-            color=LINES[_line(place)],
-            linestyle=dash,
-            label=f"{layout.methods[method]}, {scope}",
-        )
-        for place, method in enumerate(methods)
-        for scope, dash in DASHES.items()
-    ]
+            panel.stairs(100 * density, edges, orientation="horizontal", linewidth=1.5, **style)

@@ -6,27 +6,18 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
-from acl_bert.study.grids import (
-    MISSING,
-    Block,
-    Cell,
-    Grid,
-    Row,
-    cell_of,
-    cells_by,
-    degenerate_note,
-    shown,
-)
+from acl_bert.study.grids import MISSING, Grid, degenerate_notes, number_blocks
 from acl_bert.study.layout import Layout
-from acl_bert.study.panels import NO_RUN, panel_groups
-from acl_bert.study.results import CELL, degenerate_counts, over_seeds
+from acl_bert.study.panels import entry, in_rows, legend_below, mark_empty, panel_figure
+from acl_bert.study.seeds import CELL, CONFIGURATION, count_degenerate, over_seeds
 
 LINE = ["task", "encoder", "of", "combination", "key"]
-SENSITIVITY_COLUMNS = [*LINE, "value", "method", "metric", "n", "mean", "sd"]
+POINT = [*LINE[2:], "value", "method"]  # fields of `Point`
+SENSITIVITY_COLUMNS = ["task", "encoder", *POINT, "metric", "n", "mean", "sd"]
 SPREAD_COLUMNS = [*LINE, "values", "range", "sd"]
+SPREADS = {"range": "range", "sd": "sd of the means"}
 KEYS = {"lambda": "λ", "temperature": "τ"}
 MARKERS = {"convex": "o", "additive": "s"}
 
@@ -37,29 +28,15 @@ def sensitivity_table(runs: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     A row each (task, encoder, point) that the study runs, of SENSITIVITY_COLUMNS; `method` is
     whose runs they are. n = 0 where none is finished.
     """
-    points = pd.DataFrame(
-        [
-            (
-                task,
-                encoder,
-                point.of,
-                point.combination,
-                point.key,
-                point.value,
-                point.method,
-                shown.main_metric,
-            )
-            for task, shown in layout.tasks.items()
-            for encoder in layout.encoders
-            for point in layout.sensitivity
-            if (task, encoder) in layout.sensitivity_places
-            and (task, encoder, point.method) in layout.cells
-        ],
-        columns=pd.Index(SENSITIVITY_COLUMNS[:-3]),
-    )
-    table = points.merge(over_seeds(runs, CELL), on=CELL, how="left")
-    table["n"] = table["n"].fillna(0).astype(int)
-    return table[SENSITIVITY_COLUMNS]
+    keys = [
+        (task, encoder, *(getattr(point, name) for name in POINT), spec.main_metric)
+        for task, spec in layout.tasks.items()
+        for encoder in layout.encoders
+        if (task, encoder) in layout.sensitivity_places
+        for point in layout.sensitivity
+        if (task, encoder, point.method) in layout.cells
+    ]
+    return over_seeds(keys, SENSITIVITY_COLUMNS[:-3], runs, by=CELL)[SENSITIVITY_COLUMNS]
 
 
 def sensitivity_spread(table: pd.DataFrame) -> pd.DataFrame:
@@ -76,44 +53,30 @@ def sensitivity_spread(table: pd.DataFrame) -> pd.DataFrame:
 
 def sensitivity_grids(table: pd.DataFrame, layout: Layout, runs: pd.DataFrame) -> list[Grid]:
     """A grid an encoder and key: rows are methods under a form, a block a task; columns values."""
-    lookup = cells_by(table, [*LINE, "value"])
-    spreads = cells_by(sensitivity_spread(table), LINE)
-    degenerate = degenerate_counts(runs, CELL[:3])
+    complete = table.groupby(LINE).size().rename("complete")
+    spread = sensitivity_spread(table).join(complete, on=LINE).rename(columns={"values": "n"})
+    spread = spread.melt([*LINE, "n", "complete"], list(SPREADS), "column", "mean")
+    cells = count_degenerate(table, runs, CONFIGURATION).assign(
+        column=table["value"], complete=len(layout.seeds)
+    )
+    cells = pd.concat([cells, spread])
+    cells["block"] = [layout.tasks[task].title for task in cells["task"]]
+    cells["row"] = cells["of"].map(layout.methods) + ", " + cells["combination"]
     grids = []
-    for (encoder, key), ours in table.groupby(["encoder", "key"], sort=False):
-        values = sorted(set(ours["value"]))
-        blocks = []
-        for task, some in ours.groupby("task", sort=False):
-            rows = []
-            for (of, form), line in some.groupby(["of", "combination"], sort=False):
-                at = (task, encoder, of, form, key)
-                cells = []
-                for value in values:
-                    row = lookup.get((*at, value))
-                    flag = row is not None and (task, encoder, row["method"]) in degenerate
-                    cells.append(cell_of(row, layout, flag))
-                spread = spreads[at]
-                n = spread["values"] if spread["values"] < len(line) else None
-                cells += [Cell(shown(spread[name]), n=n) for name in ("range", "sd")]
-                rows.append(Row(f"{layout.methods[of]}, {form}", cells))
-            blocks.append(Block(rows, layout.tasks[task].title))
-        methods = set(ours["method"])
+    for (encoder, key), ours in cells.groupby(["encoder", "key"], sort=False):
+        values = sorted(ours["value"].dropna().unique())
         grids.append(
             Grid(
                 f"{encoder} ({layout.encoders[encoder]}), {KEYS[key]}",
-                [*(f"{KEYS[key]} = {value:g}" for value in values), "range", "sd of the means"],
-                blocks,
+                [*(f"{KEYS[key]} = {value:g}" for value in values), *SPREADS.values()],
+                number_blocks(ours, [*values, *SPREADS], len(layout.seeds), best=False),
                 [
                     "Dev sets, main metrics, percent, mean ± sd (n − 1) over the seeds; "
                     f"{MISSING}: no number.",
                     "Range and sd of the means: over the values, in points; n counts the values "
                     "with a finished run, where not all have one.",
                     *layout.notes(*ours["task"].unique()),
-                    *(
-                        degenerate_note(cell, f"{some} of {n} runs", layout)
-                        for cell, (some, n) in degenerate.items()
-                        if cell[1] == encoder and cell[2] in methods
-                    ),
+                    *degenerate_notes(ours.sort_values(CONFIGURATION), layout),
                 ],
             )
         )
@@ -126,53 +89,50 @@ def sensitivity_figure(table: pd.DataFrame, layout: Layout) -> Figure:
     A line is the mean over seeds, its band ± sd. The method's own form is solid, the other dashed.
     """
     keys = [key for key in KEYS if (table["key"] == key).any()]
-    groups = list(table.groupby(["task", "encoder"], sort=False).groups)
-    with panel_groups(len(groups), len(keys), 3.3, 2.7) as (figure, panels):
-        for (task, encoder), group in zip(groups, panels, strict=True):
-            ours = table[(table["task"] == task) & (table["encoder"] == encoder)]
-            for panel, key in zip(group, keys, strict=True):
-                panel.sharey(group[0])
-                mine = ours[ours["key"] == key]
-                panel.set_title(layout.tasks[task].panel_title(encoder))
-                panel.set_xlabel(KEYS[key])
-                _draw(panel, mine, layout)
-            group[0].set_ylabel(layout.tasks[task].axis)
-        figure.suptitle(layout.headline("Score over λ and τ"), weight="bold")
+    names = [
+        (*group, key)
+        for group in table.groupby(["task", "encoder"], sort=False).groups
+        for key in keys
+    ]
+    title = layout.headline("Score over λ and τ")
+    with panel_figure(title, in_rows(names, len(keys)), 3.3, 2.7) as (figure, panels):
+        for (task, encoder, key), panel in panels.items():
+            first = panels[task, encoder, keys[0]]
+            panel.sharey(first)
+            panel.set_title(layout.tasks[task].panel_title(encoder))
+            panel.set_xlabel(KEYS[key])
+            first.set_ylabel(layout.tasks[task].axis)
+            at = (table["task"] == task) & (table["encoder"] == encoder) & (table["key"] == key)
+            _draw(panel, table[at], layout)
+            if key == "temperature":
+                panel.set_xscale("log")
+            values = sorted(set(table.loc[at, "value"]))
+            panel.set_xticks(values, [f"{value:g}" for value in values])
+            panel.xaxis.set_minor_locator(NullLocator())
         band = ", band: ± sd (n − 1)" if len(layout.seeds) > 1 else ""
-        figure.legend(
-            handles=_legend(layout),
+        legend_below(
+            figure,
+            [
+                entry(f"{layout.methods[of]}, {form}", **style)
+                for (of, form), style in _styles(layout).items()
+            ],
             title=f"Mean over seeds{band}; solid: the method's own form",
-            loc="outside lower center",
             ncols=4,
             handlelength=3,
-            frameon=False,
         )
     return figure
 
 
 def _draw(panel: Axes, ours: pd.DataFrame, layout: Layout) -> None:
     """The lines of one task, encoder and key."""
-    for (of, form), line in ours[ours["n"] > 0].groupby(["of", "combination"], sort=False):
+    for name, line in ours[ours["n"] > 0].groupby(["of", "combination"], sort=False):
         line = line.sort_values("value")
-        style = _styles(layout)[of, form]
+        style = _styles(layout)[name]
         panel.plot(line["value"], line["mean"], **style)
         sd = line["sd"].fillna(0)
-        panel.fill_between(
-            line["value"],
-            line["mean"] - sd,
-            line["mean"] + sd,
-            color=style["color"],
-            alpha=0.12,
-            linewidth=0,
-        )
-    if not panel.has_data():
-        panel.text(0.5, 0.5, NO_RUN, ha="center", transform=panel.transAxes)
-    if (ours["key"] == "temperature").all():
-        panel.set_xscale("log")
-    values = sorted(set(ours["value"]))
-    panel.xaxis.set_major_locator(FixedLocator(values))
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        band = (line["mean"] - sd, line["mean"] + sd)
+        panel.fill_between(line["value"], *band, color=style["color"], alpha=0.12, linewidth=0)
+    mark_empty(panel)
 
 
 def _styles(layout: Layout) -> dict[tuple[str, str], dict[str, Any]]:
@@ -191,10 +151,3 @@ def _styles(layout: Layout) -> dict[tuple[str, str], dict[str, Any]]:
         }
         for of, form in dict.fromkeys((p.of, p.combination) for p in layout.sensitivity)
     }
-
-
-def _legend(layout: Layout) -> list[Line2D]:
-    return [
-        Line2D([], [], label=f"{layout.methods[of]}, {form}", **style)
-        for (of, form), style in _styles(layout).items()
-    ]

@@ -8,7 +8,8 @@ import pandas as pd
 from acl_bert.evaluation.depth import exit_at
 from acl_bert.study.layout import Layout
 from acl_bert.study.quality_speed import AREA, run_readings
-from acl_bert.study.results import CELL, Results
+from acl_bert.study.results import Results
+from acl_bert.study.seeds import CELL
 
 RUN = [*CELL[:3], "seed"]
 
