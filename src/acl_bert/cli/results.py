@@ -125,6 +125,6 @@ VERBS = (
     Verb(tables, "Write the tables from the collected files.", JUDGING),
     Verb(figures, "Draw the figures from the collected files.", STUDY),
     Verb(report, "Write the report and the folder for a paper.", JUDGING),
-    Verb(analyse, "Do all of this for the runs that are finished.", JUDGING),
+    Verb(analyse, "Analyse the finished runs: collected files, tables, figures, report.", JUDGING),
     Verb(where, "Say where the tables, figures and the report are.", STUDY),
 )
