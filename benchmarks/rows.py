@@ -2,16 +2,16 @@
 
 import json
 import os
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from acl_bert import cli
+from acl_bert.config.study import load_study
 from acl_bert.data.tokens import TokenStore
 from acl_bert.runs.files import tokens_path
+from acl_bert.study.inputs import bring_up_to_date
 
 GLUE_DIR = os.environ.get("ACL_BERT_GLUE_DIR")  # a folder in GLUE's TSV layout
 TASK = "rte" if GLUE_DIR else "rte_like"
@@ -54,9 +54,7 @@ def write_study(folder: Path, encoder: str, training: dict[str, Any]) -> Path:
         _write_rows(folder / "dev.jsonl", DEV_ROWS, generator)
     config = folder / "study.yaml"
     config.write_text(yaml.safe_dump(study), encoding="utf-8")
-    args = Namespace(config=config, results=folder, task=TASK, encoder=ENCODER)
-    cli.prepare(args)
-    cli.tokenise(args)
+    bring_up_to_date(load_study(config), folder / "bench", TASK, ENCODER)
     return config
 
 

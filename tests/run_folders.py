@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -300,6 +300,33 @@ def write_task(
 
 def as_json(path: Path) -> Any:
     return json.loads(path.read_text())
+
+
+def read_layout(
+    study: Path,
+    tasks: Mapping[str, str],
+    encoders: Mapping[str, str],
+    methods: Mapping[str, str],
+    seeds: Iterable[int],
+    cells: Iterable[tuple[str, str, str]],
+    multi_exit: Iterable[str],
+    teachers: Mapping[str, str],
+    **more: Any,
+) -> "Layout":
+    """The layout of a study that has no config, and whose tasks (id → title) are prepared."""
+    from acl_bert.study.layout import Layout, read_tasks
+
+    return Layout(
+        study.name,
+        read_tasks(study, tasks),
+        encoders,
+        methods,
+        tuple(seeds),
+        frozenset(cells),
+        frozenset(multi_exit),
+        teachers,
+        **more,
+    )
 
 
 def collect_results(study: Path, layout: "Layout") -> "Results":

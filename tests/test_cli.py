@@ -100,28 +100,10 @@ def test_reading_a_study_imports_nothing_heavy() -> None:
 def test_help_names_every_verb() -> None:
     told = re.findall(r"^ {4}(\S+)", acl_bert("--help").stdout, re.MULTILINE)
     assert told == [
-        "prepare",
-        "tokenise",
-        "finetune",
-        "choose-lambda",
-        "collect",
-        "sweep",
-        "gradients",
-        "submissions",
-        "clusters",
-        "tables",
-        "figures",
-        "report",
-        "analyse",
-        "progress",
-        "plan",
-        "calibrate",
-        "sync-tracking",
-        "prune",
-        "where",
-        "ui",
-        "predict",
-        "schema",
+        *("prepare", "tokenise", "schema", "finetune", "choose-lambda"),
+        *("collect", "sweep", "gradients", "clusters", "submissions"),
+        *("tables", "figures", "report", "analyse", "where"),
+        *("progress", "plan", "calibrate", "sync-tracking", "ui", "prune", "predict"),
     ]
 
 

@@ -52,8 +52,7 @@ def finish(path: Path, study: Path, cells: Iterable[Cell], multi_exit: set[str])
 
 def analyse(folder: Path, path: Path) -> int:
     arguments = ["analyse", "--config", str(path), "--results", str(folder)]
-    arguments += ["--claims", str(ROOT / "config" / "claims.yaml")]
-    return main([*arguments, "--captions", str(ROOT / "workflow" / "report")])
+    return main([*arguments, "--claims", str(ROOT / "config" / "claims.yaml")])
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def study(tmp_path: Path) -> Path:
 
 def planned(path: Path) -> tuple[list[Cell], set[str]]:
     whole = load_study(path)
-    return list(whole.cells()), set(whole.shown()["multi_exit"])
+    return list(whole.cells()), {n for n, row in whole.method_rows.items() if row.is_multi_exit}
 
 
 def outputs(folder: Path) -> set[str]:

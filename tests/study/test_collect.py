@@ -81,12 +81,6 @@ def test_a_missing_run_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     assert not (tmp_path / "runs.csv").exists()
 
 
-def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
-    folders = [finish_run(tmp_path / "one"), finish_run(tmp_path / "two", run_hash="other")]
-    with pytest.raises(InputError, match=r"other: is the same run as "):
-        collect(map(RunFolder, folders), tmp_path)
-
-
 def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run"):
         collect(map(RunFolder, []), tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from run_folders import collect_results, finish_run, invented_logits, write_task
+from run_folders import collect_results, finish_run, invented_logits, read_layout, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.evaluation.early_exit import sweep
@@ -13,7 +13,7 @@ from acl_bert.runs.files import LOGITS, RunFolder
 from acl_bert.study.collect import EXITS_COLUMNS
 from acl_bert.study.curves import CURVES, CURVES_COLUMNS, write_curves
 from acl_bert.study.grids import markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 from acl_bert.study.quality_speed import quality_speed_grids, quality_speed_table
 
 SEEDS = (1, 2, 10)

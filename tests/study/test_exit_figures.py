@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from run_folders import write_task
+from run_folders import read_layout, write_task
 
 from acl_bert.study.collect import EXITS_COLUMNS, RUNS_COLUMNS, TIMINGS_COLUMNS
 from acl_bert.study.curves import CURVES_COLUMNS
 from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
 from acl_bert.study.figures import write_figures
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 from acl_bert.study.results import Results
 
 STAND_IN = "generated stand-in data"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from run_folders import collect_results, finish_run, write_task
+from run_folders import collect_results, finish_run, read_layout, write_task
 
 from acl_bert.study.figures import finetuning_figure, write_figures
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 
 SEEDS = (1, 2, 3)
 STAND_IN = "generated stand-in data"

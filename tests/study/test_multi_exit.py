@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from run_folders import collect_results, finish_run, write_task
+from run_folders import collect_results, finish_run, read_layout, write_task
 
 from acl_bert.study.figures import write_figures
 from acl_bert.study.grids import Grid, latex, markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 from acl_bert.study.multi_exit import (
     layer_scores,
     multi_exit_grids,

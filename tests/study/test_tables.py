@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from run_folders import collect_results, finish_run, write_task
+from run_folders import collect_results, finish_run, read_layout, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.study.finetuning import finetuning_grids, finetuning_table, published
 from acl_bert.study.grids import Grid, latex, markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 from acl_bert.study.results import read_results
 from acl_bert.study.tables import study_tables, write_tables
 

@@ -5,36 +5,18 @@
 #   results/<study>/timings.csv                  one row a run
 #   results/<study>/early_exit.csv               sweeps of early exiting over the saved logits
 #   results/<study>/gradients.csv                the angles at every step, where a gate observes
-#   results/<study>/clusters.csv, tsne.csv       how classes part at the first quarter's exit
+#   results/<study>/clusters.csv, tsne.csv       how well classes separate at the first quarter's exit
 #   results/<study>/tables/<table>.{csv,md,tex}, tables/layer_scores.csv
 #   results/<study>/figures/<figure>.{png,pdf}
 #   results/<study>/submissions/                 for GLUE's server, where test sets were predicted
 #   results/<study>/report.html                  one page with all of it, which opens offline
 #   results/<study>/paper/                       the LaTeX tables and PDF figures, to be included
 #
-# Which tables and figures a study has depends on its methods: see study/layout.py, `Layout.outputs`.
-
-
-rule collect:
-    """Gather the runs of the study, those of its config and no others."""
-    input:
-        runs=run_results(),
-    output:
-        runs=f"{STUDY_DIR}/runs.csv",
-        exits=f"{STUDY_DIR}/exits.csv",
-        timings=f"{STUDY_DIR}/timings.csv",
-    log:
-        f"{STUDY_DIR}/logs/collect.log",
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        config=STUDY_FILE,
-    shell:
-        "python -m acl_bert collect"
-        " --config {params.config:q}"
-        " --complete"
-        " > {log:q} 2>&1"
+# Which tables and figures a study has depends on its methods: see study/exhibits.py.
+COLLECTED = expand(
+    f"{STUDY_DIR}/{{name}}.csv",
+    name=["runs", "exits", "timings", "early_exit", "gradients", "clusters", "tsne"],
+)
 
 
 rule sweep:
@@ -49,17 +31,34 @@ rule sweep:
     conda:
         "../../environment.yml"
     params:
+        verb="sweep",
         config=STUDY_FILE,
-        multi_exit=SHOWN["multi_exit"],
+        multi_exit=sorted(LAYOUT.multi_exit),
     shell:
-        "python -m acl_bert sweep"
+        "python -m acl_bert {params.verb}"
         " --config {params.config:q}"
         " --complete"
         " > {log:q} 2>&1"
 
 
-rule gradients:
-    """Gather the angles between the two gradients from the histories of the runs that observe."""
+# How well classes separate in the representations, and their t-SNE.
+use rule sweep as clusters with:
+    input:
+        runs=run_results(of=LAYOUT.clustered),
+        data=expand(DATA, task=STUDY.tasks),
+    output:
+        f"{STUDY_DIR}/clusters.csv",
+        f"{STUDY_DIR}/tsne.csv",
+    log:
+        f"{STUDY_DIR}/logs/clusters.log",
+    params:
+        verb="clusters",
+        config=STUDY_FILE,
+        clusters=LAYOUT.clustered,
+
+
+# The angles between the two gradients, from the histories of the runs that observe them.
+use rule sweep as gradients with:
     input:
         runs=run_results(of=LAYOUT.observing),
         data=expand(DATA, task=STUDY.tasks),
@@ -68,62 +67,55 @@ rule gradients:
     log:
         f"{STUDY_DIR}/logs/gradients.log",
     localrule: True
-    conda:
-        "../../environment.yml"
     params:
+        verb="gradients",
         config=STUDY_FILE,
         observed=LAYOUT.observing,
-    shell:
-        "python -m acl_bert gradients"
-        " --config {params.config:q}"
-        " --complete"
-        " > {log:q} 2>&1"
 
 
-rule clusters:
-    """Look at the representations: how classes part, and their t-SNE."""
+# The scores and times of the runs of this study, and of no others.
+use rule sweep as collect with:
     input:
-        runs=run_results(of=CLUSTERED),
+        runs=run_results(),
+    output:
+        f"{STUDY_DIR}/runs.csv",
+        f"{STUDY_DIR}/exits.csv",
+        f"{STUDY_DIR}/timings.csv",
+    log:
+        f"{STUDY_DIR}/logs/collect.log",
+    localrule: True
+    params:
+        verb="collect",
+        config=STUDY_FILE,
+
+
+# The files that GLUE's server takes, of each encoder and method.
+use rule sweep as submissions with:
+    input:
+        runs=run_results(of=STUDY.methods),
         data=expand(DATA, task=STUDY.tasks),
     output:
-        clusters=f"{STUDY_DIR}/clusters.csv",
-        tsne=f"{STUDY_DIR}/tsne.csv",
+        directory(f"{STUDY_DIR}/submissions"),
     log:
-        f"{STUDY_DIR}/logs/clusters.log",
-    conda:
-        "../../environment.yml"
+        f"{STUDY_DIR}/logs/submissions.log",
+    localrule: True
     params:
+        verb="submissions",
         config=STUDY_FILE,
-        clusters=CLUSTERED,
-    shell:
-        "python -m acl_bert clusters"
-        " --config {params.config:q}"
-        " --complete"
-        " > {log:q} 2>&1"
+        shown=SHOWN,
+        submitted=SUBMITTED,
 
 
 rule tables:
     """Write the tables: tidy CSV, Markdown, LaTeX."""
     input:
-        runs=f"{STUDY_DIR}/runs.csv",
-        exits=f"{STUDY_DIR}/exits.csv",
-        timings=f"{STUDY_DIR}/timings.csv",
-        curves=f"{STUDY_DIR}/early_exit.csv",
-        gradients=f"{STUDY_DIR}/gradients.csv",
-        clusters=f"{STUDY_DIR}/clusters.csv",
+        COLLECTED,
         claims=CLAIMS,
         data=expand(DATA, task=STUDY.tasks),
     output:
         [
-            report(
-                expand(
-                    f"{STUDY_DIR}/tables/{table}.{{ending}}",
-                    ending=["csv", "md", "tex"],
-                ),
-                caption=f"../report/{table}_table.rst",
-                category=REPORT_CATEGORIES[table],
-            )
-            for table in TABLES
+            with_caption(exhibit, table, "tables", ["csv", "md", "tex"])
+            for exhibit, table in tables_of(LAYOUT)
         ],
         f"{STUDY_DIR}/tables/layer_scores.csv",
     log:
@@ -133,7 +125,7 @@ rule tables:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        shown=json.dumps(SHOWN),
+        shown=SHOWN,
     shell:
         "python -m acl_bert tables"
         " --config {params.config:q}"
@@ -144,24 +136,12 @@ rule tables:
 rule figures:
     """Draw the figures, every seed visible."""
     input:
-        runs=f"{STUDY_DIR}/runs.csv",
-        exits=f"{STUDY_DIR}/exits.csv",
-        timings=f"{STUDY_DIR}/timings.csv",
-        curves=f"{STUDY_DIR}/early_exit.csv",
-        gradients=f"{STUDY_DIR}/gradients.csv",
-        clusters=f"{STUDY_DIR}/clusters.csv",
-        tsne=f"{STUDY_DIR}/tsne.csv",
+        COLLECTED,
         data=expand(DATA, task=STUDY.tasks),
     output:
         [
-            report(
-                expand(
-                    f"{STUDY_DIR}/figures/{figure}.{{ending}}", ending=["png", "pdf"]
-                ),
-                caption=f"../report/{figure}_figure.rst",
-                category=REPORT_CATEGORIES[figure],
-            )
-            for figure in FIGURES
+            with_caption(exhibit, figure, "figures", ["png", "pdf"])
+            for exhibit, figure in figures_of(LAYOUT)
         ],
     log:
         f"{STUDY_DIR}/logs/figures.log",
@@ -170,9 +150,9 @@ rule figures:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        shown=json.dumps(SHOWN),
+        shown=SHOWN,
     shell:
-        "python -m acl_bert figures" " --config {params.config:q}" " > {log:q} 2>&1"
+        "python -m acl_bert figures --config {params.config:q} > {log:q} 2>&1"
 
 
 rule write_report:
@@ -181,11 +161,6 @@ rule write_report:
         rules.tables.output,
         rules.figures.output,
         claims=CLAIMS,
-        captions=expand(
-            f"{CAPTIONS}/{{name}}.rst",
-            name=[f"{name}_table" for name in TABLES]
-            + [f"{name}_figure" for name in FIGURES],
-        ),
     output:
         html=f"{STUDY_DIR}/report.html",
         paper=directory(f"{STUDY_DIR}/paper"),
@@ -196,35 +171,13 @@ rule write_report:
         "../../environment.yml"
     params:
         config=STUDY_FILE,
-        captions=lambda wildcards, input: str(Path(input.captions[0]).parent),
+        captions=[
+            entry.caption for _, entry in (*tables_of(LAYOUT), *figures_of(LAYOUT))
+        ],
         deviations=deviations(STUDY),
         tracking=STUDY.tracking.enabled,
     shell:
         "python -m acl_bert report"
         " --config {params.config:q}"
         " --claims {input.claims:q}"
-        " --captions {params.captions:q}"
-        " > {log:q} 2>&1"
-
-
-rule submissions:
-    """Write the files that GLUE's server takes, of each encoder and method."""
-    input:
-        runs=run_results(of=STUDY.methods),
-        data=expand(DATA, task=STUDY.tasks),
-    output:
-        directory(f"{STUDY_DIR}/submissions"),
-    log:
-        f"{STUDY_DIR}/logs/submissions.log",
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        config=STUDY_FILE,
-        shown=json.dumps(SHOWN),
-        submitted=SUBMITTED,
-    shell:
-        "python -m acl_bert submissions"
-        " --config {params.config:q}"
-        " --complete"
         " > {log:q} 2>&1"

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -28,10 +29,12 @@ from acl_bert import processes
 from acl_bert.runs import files as run_files
 from acl_bert.runs.store import Store
 from acl_bert.errors import InputError
+from acl_bert.files import write_text
 from acl_bert.config.deviations import deviations
 from acl_bert.config.study import load_study, write_study
 from acl_bert.config.yaml_file import read_yaml
-from acl_bert.study.layout import layout_of
+from acl_bert.study.exhibits import figures_of, tables_of
+from acl_bert.study.layout import study_layout
 from acl_bert.planning.hours import Slots
 from acl_bert.planning.jobs import Jobs
 from acl_bert.study.planned import Run
@@ -72,29 +75,15 @@ TUNING_RUN = str(run_files.tuning_name_path(TUNING, "{weight}", "{seed}"))
 if not workflow.remote_exec:
     for fault in Store.beside(STUDY_DIR).forget_lost(STUDY_DIR):
         print(fault, file=sys.stderr)
-SHOWN = STUDY.shown()
-LAYOUT = layout_of(STUDY.name, **SHOWN | {"tasks": {}})
-TABLES, FIGURES = LAYOUT.outputs
-CLUSTERED = LAYOUT.and_variants(LAYOUT.clusters)
+LAYOUT = study_layout(STUDY)
+# What tables and figures depend on besides the runs.
+SHOWN = json.dumps(asdict(LAYOUT), default=sorted)
 # The tasks whose test sets are predicted, and how GLUE's server wants them.
 SUBMITTED = {
     task: STUDY.task_specs[task].submission.model_dump()
     for task in submitted_tasks(STUDY.task_specs, STUDY.source)
 }
 CLAIMS = f"{workflow.basedir}/config/claims.yaml"
-CAPTIONS = f"{workflow.basedir}/workflow/report"
-REPORT_CATEGORIES = {
-    "finetuning": "Fine-tuning",
-    "multi_exit": "Exits",
-    "layer_scores": "Exits",
-    "quality_speed": "Early exiting",
-    "claims": "Claims",
-    "audit": "Claims",
-    "gradients": "Analyses",
-    "sensitivity": "Analyses",
-    "ablation": "Analyses",
-    "clusters": "Analyses",
-}
 # What may run at a time. A submitted job is not told how many others may.
 GIVEN = {name: each.value for name, each in workflow.global_resources.items()}
 JOBS = Jobs(
@@ -142,3 +131,15 @@ def short_runs(wildcards):
         # Snakemake takes a group's pattern for N, and this function is none.
         workflow.parent_groupids[group] = "short"
     return group
+
+
+def with_caption(exhibit, entry, kind, endings):
+    """The files of a table or figure, in Snakemake's report, which reads captions from files."""
+    caption = Path(".snakemake", "captions", f"{exhibit.name}_{kind}.rst").absolute()
+    if workflow.is_main_process:
+        write_text(caption, entry.caption)
+    return report(
+        expand(f"{STUDY_DIR}/{kind}/{exhibit.name}.{{ending}}", ending=endings),
+        caption=str(caption),
+        category=exhibit.category,
+    )

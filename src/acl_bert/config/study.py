@@ -243,22 +243,6 @@ class Study(StudyKeys):
         """Whether a finished run counts only with its weights."""
         return self.keep_models != "none" and self.saves_model(method, encoder)
 
-    @cached_property
-    def observing(self) -> set[str]:
-        """The methods whose gate records and does nothing else."""
-        return {name for name, row in self.method_rows.items() if row.gate.mode == "log_only"}
-
-    @cached_property
-    def compared(self) -> set[str]:
-        """The methods whose representations are compared, in the audit too."""
-        stand_ins = {
-            world["methods"][name]
-            for world in self.worlds
-            for name in self.analyses.clusters
-            if name in world["methods"]
-        }
-        return {*self.analyses.clusters} | stand_ins
-
     @property
     def variants(self) -> tuple[str, ...]:
         """The methods with a few keys changed that analyses run."""
@@ -283,32 +267,6 @@ class Study(StudyKeys):
     def observed(self) -> dict[str, str]:
         """Each method of the gradient pilot → the one whose gate records and does nothing else."""
         return self._analysed.observed
-
-    def shown(self) -> dict[str, Any]:
-        """What tables and figures depend on besides the runs: rows, names, order."""
-        return {
-            "tasks": {name: spec.title for name, spec in self.task_specs.items()},
-            "encoders": {name: encoder.path for name, encoder in self.encoders.items()},
-            "methods": {name: row.title for name, row in self.method_rows.items()},
-            "multi_exit": [name for name, row in self.method_rows.items() if row.is_multi_exit],
-            "teachers": {
-                name: row.teacher for name, row in self.method_rows.items() if row.teacher
-            },
-            "cells": list(dict.fromkeys(cell[:3] for cell in self.cells())),
-            "seeds": self.seeds,
-            "variants": list(self.variants),
-            "sensitivity": self.points,
-            "sensitivity_places": self.sensitivity_places,
-            "audit": self.worlds,
-            "observed": self.observed,
-            "clusters": [name for name in self.analyses.clusters if name in self.own_methods],
-            "unlike": [name for name in self.own_methods if name in self.unlike],
-            "ablation": {
-                full: [name for name in others if name in self.own_methods]
-                for full, others in self.analyses.ablation.items()
-                if full in self.own_methods
-            },
-        }
 
     @property
     def unlike(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv
-from acl_bert.runs.files import RunFolder
+from acl_bert.runs.files import RunFolder, RunKey
 from acl_bert.runs.results import Metrics, Timings
 
 RUNS = "runs.csv"
@@ -69,30 +69,24 @@ def collect(runs: Iterable[RunFolder], folder: Path) -> None:
     """Write RUNS, EXITS and TIMINGS to `folder` from finished runs, ordered whatever the order.
 
     Degenerate runs and exits (one class predicted, Matthews 0) are flagged and kept.
-    Raises InputError where a run has no readable result, two folders hold the same task, encoder,
-    method and seed, two seeds have models of different depth, or no folder is given.
+    Raises InputError where a run has no readable result, two seeds have models of different depth,
+    or there is no run.
     """
-    found: dict[tuple[str, str, str, int], tuple[Path, Metrics, Timings]] = {}
+    found: dict[RunKey, tuple[Metrics, Timings]] = {}
+    depths: dict[tuple[str, str, str], tuple[int, Path]] = {}
     for run in runs:
         metrics = run.metrics()
-        key = (metrics["task"], metrics["encoder"], metrics["method"], metrics["seed"])
-        if key in found:
-            name = " · ".join(map(str, key))
-            raise InputError(
-                f"{run.path}: is the same run as {found[key][0]} ({name}); give one of them"
-            )
-        found[key] = (run.path, metrics, run.timings())
-    depths: dict[tuple[str, str, str], tuple[int, Path]] = {}
-    for key, (path, metrics, _) in found.items():
-        depth, first = depths.setdefault(key[:3], (metrics["depth"], path))
+        configuration = metrics["task"], metrics["encoder"], metrics["method"]
+        found[*configuration, metrics["seed"]] = metrics, run.timings()
+        depth, first = depths.setdefault(configuration, (metrics["depth"], run.path))
         if depth != metrics["depth"]:
             raise InputError(
-                f"{path}: has {metrics['depth']} layers, {first} {depth}; one method's seeds have "
-                "as many: run those again that were made before the study was changed"
+                f"{run.path}: has {metrics['depth']} layers, {first} {depth}; the seeds of a "
+                "method have as many: run those again that were made before the study was changed"
             )
     if not found:
         raise InputError("collect: no finished run to collect; run the study first")
-    ordered = [(key, *found[key][1:]) for key in sorted(found)]
+    ordered = [(key, *found[key]) for key in sorted(found)]
     write_csv(
         folder / RUNS,
         RUNS_COLUMNS,

@@ -1,6 +1,5 @@
 """The figures of a study; that of fine-tuning results shows every seed, and the mean."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from acl_bert.files import atomic_file
-from acl_bert.study.analyses.ablation import ablation_figure, ablation_table
-from acl_bert.study.analyses.clusters import clusters_figure
-from acl_bert.study.analyses.gradients import gradients_figure
-from acl_bert.study.analyses.sensitivity import sensitivity_figure, sensitivity_table
-from acl_bert.study.exit_figures import layer_scores_figure, quality_speed_figure
+from acl_bert.study.exhibits import figures_of
 from acl_bert.study.layout import Layout
 from acl_bert.study.panels import NO_RUN, entry, in_rows, legend_below, panel_figure
 from acl_bert.study.results import Results
@@ -115,23 +110,12 @@ def _draw(panel: Axes, points: pd.DataFrame, layout: Layout, task: str) -> None:
 
 
 def write_figures(results: Results, layout: Layout, folder: Path) -> list[Path]:
-    """Write a study's figures to `folder`, each as `.png` and `.pdf`; returns their paths.
-
-    Which ones it has is in `layout.outputs`.
-    """
-    draw: dict[str, Callable[[], Figure]] = {
-        "finetuning": lambda: finetuning_figure(results.runs, layout.part("plain")),
-        "layer_scores": lambda: layer_scores_figure(
-            results.exits, layout.part("multi_exit", "student")
-        ),
-        "quality_speed": lambda: quality_speed_figure(results.curves, layout.part("multi_exit")),
-        "gradients": lambda: gradients_figure(results.gradients, layout),
-        "sensitivity": lambda: sensitivity_figure(sensitivity_table(results.runs, layout), layout),
-        "ablation": lambda: ablation_figure(ablation_table(results.exits, layout), layout),
-        "clusters": lambda: clusters_figure(results.clusters, results.tsne, layout),
-    }
-    _, names = layout.outputs
-    return [path for name in names for path in _save(draw[name](), folder / name)]
+    """Write a study's figures to `folder`, each as `.png` and `.pdf`; returns their paths."""
+    return [
+        path
+        for each, figure in figures_of(layout)
+        for path in _save(figure.draw(results, layout), folder / each.name)
+    ]
 
 
 def _save(figure: Figure, path: Path) -> list[Path]:

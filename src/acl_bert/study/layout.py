@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from acl_bert.config.study import Study
 from acl_bert.errors import InputError
 from acl_bert.files import read_json
 from acl_bert.runs.files import TASK, data_path
@@ -138,6 +139,11 @@ class Layout:
             return "multi_exit"
         return "student" if method in self.teachers else "plain"
 
+    @property
+    def clustered(self) -> tuple[str, ...]:
+        """The methods whose representations are compared, in the audit too."""
+        return self.and_variants(self.clusters)
+
     def and_variants(self, methods: Iterable[str]) -> tuple[str, ...]:
         """The methods, and what stands for each of them in the audit."""
         found = dict.fromkeys(methods)
@@ -155,35 +161,6 @@ class Layout:
             if name in world.methods
         ]
         return tuple(dict.fromkeys([*self.observed.values(), *varied]))
-
-    @property
-    def outputs(self) -> tuple[list[str], list[str]]:
-        """Names of the tables and of the figures that the study has, by the methods it runs.
-
-        `finetuning` is of plain methods. `multi_exit` and `layer_scores` are of multi-exit methods
-        and students, `quality_speed` of multi-exit ones; the others are the paper's analyses.
-        `tables/layer_scores.csv`, the one table that is never printed, is written for every study
-        and not named.
-        """
-        run = {method for _, _, method in self.cells}
-        kinds = {self.kind(method) for method in run}
-        has = {
-            "finetuning": "plain" in kinds,
-            "multi_exit": bool(kinds & {"multi_exit", "student"}),
-            "layer_scores": bool(kinds & {"multi_exit", "student"}),
-            "quality_speed": "multi_exit" in kinds,
-            "gradients": bool(run & set(self.observed.values())),
-            "sensitivity": bool(self.sensitivity),
-            "ablation": any(others for others in self.ablation.values()),
-            "clusters": bool(run & set(self.clusters)),
-            "audit": bool(self.audit),
-            "claims": True,
-        }
-        tables, figures = (
-            [name for name, there in has.items() if there and name not in without]
-            for without in (("layer_scores",), ("multi_exit", "audit", "claims"))
-        )
-        return tables, figures
 
     def part(self, *kinds: Kind) -> "Layout":
         """The methods of some kinds alone, and what they run on."""
@@ -232,55 +209,42 @@ def _among(named: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
     return {name: value for name, value in named.items() if name in names}
 
 
-def read_layout(study_folder: Path, tasks: Mapping[str, str], *shown: Any, **more: Any) -> Layout:
-    """The layout of a study whose data is prepared: each task's `task.json` names its metrics.
+def study_layout(study: Study, folder: Path | None = None) -> Layout:
+    """The layout of a study whose prepared data lies in `folder`; without one it has no tasks.
 
-    Arguments are those of `layout_of`, but for the tasks: id → title. Raises InputError where a
-    task was not prepared yet.
+    Raises InputError where a task is not prepared yet.
     """
-    read = {
-        task: _task(data_path(study_folder, task) / TASK, title) for task, title in tasks.items()
-    }
-    return layout_of(study_folder.name, read, *shown, **more)
-
-
-def layout_of(
-    study: str,
-    tasks: Mapping[str, TaskLayout],
-    encoders: Mapping[str, str],
-    methods: Mapping[str, str],
-    seeds: Iterable[int],
-    cells: Iterable[tuple[str, str, str]],
-    multi_exit: Iterable[str],
-    teachers: Mapping[str, str],
-    variants: Iterable[str] = (),
-    sensitivity: Iterable[Mapping[str, Any]] = (),
-    sensitivity_places: Iterable[tuple[str, str]] = (),
-    audit: Iterable[Mapping[str, Any]] = (),
-    observed: Mapping[str, str] | None = None,
-    clusters: Iterable[str] = (),
-    unlike: Iterable[str] = (),
-    ablation: Mapping[str, Iterable[str]] | None = None,
-) -> Layout:
-    """A layout from what `Study.shown` gives and the study's tasks."""
+    titles = {name: spec.title for name, spec in study.task_specs.items()}
+    rows = study.method_rows
     return Layout(
-        study=study,
-        tasks=dict(tasks),
-        encoders=dict(encoders),
-        methods=dict(methods),
-        seeds=tuple(seeds),
-        cells=frozenset(cells),
-        multi_exit=frozenset(multi_exit),
-        teachers=dict(teachers),
-        variants=frozenset(variants),
-        sensitivity=tuple(Point(**point) for point in sensitivity),
-        sensitivity_places=frozenset(sensitivity_places),
-        audit=tuple(World(**world) for world in audit),
-        observed=dict(observed or {}),
-        clusters=tuple(clusters),
-        unlike=frozenset(unlike),
-        ablation={full: tuple(others) for full, others in (ablation or {}).items()},
+        study=study.name,
+        tasks=read_tasks(folder, titles) if folder else {},
+        encoders={name: encoder.path for name, encoder in study.encoders.items()},
+        methods={name: row.title for name, row in rows.items()},
+        seeds=study.seeds,
+        cells=frozenset(cell[:3] for cell in study.cells()),
+        multi_exit=frozenset(name for name, row in rows.items() if row.is_multi_exit),
+        teachers={name: row.teacher for name, row in rows.items() if row.teacher},
+        variants=frozenset(study.variants),
+        sensitivity=tuple(Point(**point) for point in study.points),
+        sensitivity_places=frozenset(study.sensitivity_places),
+        audit=tuple(World(**world) for world in study.worlds),
+        observed=study.observed,
+        clusters=tuple(name for name in study.analyses.clusters if name in study.methods),
+        unlike=study.unlike,
+        ablation={
+            full: tuple(name for name in others if name in study.methods)
+            for full, others in study.analyses.ablation.items()
+            if full in study.methods
+        },
     )
+
+
+def read_tasks(study_folder: Path, titles: Mapping[str, str]) -> dict[str, TaskLayout]:
+    """The tasks of `titles` (id → title), as `task.json` in the study's folder describes each."""
+    return {
+        task: _task(data_path(study_folder, task) / TASK, title) for task, title in titles.items()
+    }
 
 
 def _task(path: Path, title: str) -> TaskLayout:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from run_folders import write_task
+from run_folders import read_layout, write_task
 from scipy import stats
 
 from acl_bert.study.analyses.ablation import (
@@ -17,7 +17,7 @@ from acl_bert.study.analyses.ablation import (
 )
 from acl_bert.study.collect import EXITS_COLUMNS
 from acl_bert.study.grids import markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 
 SEEDS = (1, 2, 3)
 TASKS = {"mrpc": "MRPC", "rte": "RTE"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from run_folders import finish_run, write_task
+from run_folders import finish_run, read_layout, write_task
 from safetensors.numpy import save_file
 
 from acl_bert.errors import InputError
@@ -21,7 +21,7 @@ from acl_bert.study.analyses.clusters import (
     write_clusters,
 )
 from acl_bert.study.grids import markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 
 METHODS = {"ce": "CE", "jt_scl": "JT+SCL", "acl_cl": "ACL-CL"}
 MULTI = ("jt_scl", "acl_cl")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from run_folders import as_json, finish_run, write_task
+from run_folders import as_json, finish_run, read_layout, write_task
 
 from acl_bert.errors import InputError
 from acl_bert.files import write_csv, write_json
@@ -22,7 +22,7 @@ from acl_bert.study.analyses.gradients import (
     write_gradients,
 )
 from acl_bert.study.grids import markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout
 
 METHODS = {"ce": "CE", "scl_seen": "CE+SCL", "embed_seen": "CE+ACL-Embed"}
 OBSERVED = ("scl_seen", "embed_seen")

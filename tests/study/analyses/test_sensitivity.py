@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from run_folders import write_task
+from run_folders import read_layout, write_task
 
 from acl_bert.study.analyses.sensitivity import (
     sensitivity_figure,
@@ -19,7 +19,7 @@ from acl_bert.study.analyses.sensitivity import (
 )
 from acl_bert.study.collect import RUNS_COLUMNS
 from acl_bert.study.grids import markdown
-from acl_bert.study.layout import Layout, read_layout
+from acl_bert.study.layout import Layout, Point
 
 GRID = {"lambda": (0.1, 0.5, 0.9), "temperature": (0.1, 0.3)}
 OWN = {"ce_scl": "convex", "acl": "additive"}
@@ -53,7 +53,10 @@ def layout_of(study: Path, seeds: tuple[int, ...] = (1, 2)) -> Layout:
     cells |= {("mrpc", "tiny", m) for m in methods if m.startswith("acl@convex,lambda")}
     places = {("rte", "tiny"), ("mrpc", "tiny")}
     return read_layout(
-        study, TASKS, {"tiny": "x"}, methods, seeds, cells, [], {}, variants, points(), places
+        *(study, TASKS, {"tiny": "x"}, methods, seeds, cells, [], {}),
+        variants=frozenset(variants),
+        sensitivity=tuple(Point(**point) for point in points()),
+        sensitivity_places=frozenset(places),
     )
 
 

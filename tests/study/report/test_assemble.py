@@ -1,36 +1,26 @@
 """What the report says of a study: whole, half finished, with failed runs, with one seed."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import chain, product
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from run_folders import finish_run, name_run, start_run, write_task
+from run_folders import finish_run, name_run, read_layout, start_run, write_task
 from study.report.pages import Page, write_png
 
 from acl_bert.files import read_json, write_json, write_text
-from acl_bert.runs.files import CONFIG, TIMINGS, find_names, name_path
+from acl_bert.runs.files import CONFIG, TIMINGS, RunKey, find_names, name_path
 from acl_bert.runs.store import Store
-from acl_bert.study.analyses.clusters import CLUSTERS, TSNE_POINTS
-from acl_bert.study.analyses.gradients import GRADIENTS
 from acl_bert.study.claims.claims import Claim, Part
 from acl_bert.study.claims.ledger import LEDGER_COLUMNS
-from acl_bert.study.collect import EXITS, RUNS, collect
-from acl_bert.study.curves import CURVES
+from acl_bert.study.collect import RUNS, collect
 from acl_bert.study.finetuning import finetuning_grids, finetuning_table, published
 from acl_bert.study.grids import Block, Cell, Grid, Row
-from acl_bert.study.layout import Layout, World, read_layout
-from acl_bert.study.report.assemble import (
-    FIGURE_DATA,
-    Mirror,
-    claim_views,
-    duration,
-    study_report,
-)
+from acl_bert.study.layout import Layout, World
+from acl_bert.study.report.assemble import study_report
 from acl_bert.study.report.report import (
     ClaimView,
     Facts,
@@ -41,13 +31,18 @@ from acl_bert.study.report.report import (
     write_report,
 )
 from acl_bert.study.report.report import Part as TablePart
+from acl_bert.study.report.runs import study_runs
+from acl_bert.study.report.sections import Material
+from acl_bert.study.report.sections.all_runs import Mirror
+from acl_bert.study.report.sections.claims import claim_views
+from acl_bert.study.report.sections.overview import duration
 from acl_bert.study.tables import Table
 
 ENCODERS = {"base": "google-bert/bert-base-uncased"}
 METHODS = {"ce": "CE", "acl": "ACL"}
 SEEDS = (1, 2)
 
-BEGUN = "Runs begun, without a result of this study ({})"
+BEGUN = "Runs that began and have no result in this study ({})"
 WHOLE = "A stand-in: no verdict on the paper comes from this study."
 STAND_IN = "1 of 2 claims are measured on what is not the paper's."
 NOT_RUN = "1 of 2 claims are not run."
@@ -78,11 +73,21 @@ def finish(study: Path, method: str, seed: int, **more: Any) -> Path:
 
 
 def report_of(
-    study: Path, layout: Layout | None = None, tables: Sequence[Table] = (), **more: Any
+    study: Path,
+    layout: Layout | None = None,
+    tables: Sequence[Table] = (),
+    left_out: Mapping[RunKey, str] | None = None,
+    claims: Mapping[str, Claim] | None = None,
+    deviations: Sequence[str] = (),
+    mirror: Mirror | None = None,
 ) -> Report:
-    layout = layout or layout_of(study)
-    given: dict[str, Any] = {"claims": {}, "captions": {}, "deviations": []} | more
-    return study_report(study, layout, planned(layout), tables, **given)
+    layout, store, left_out = layout or layout_of(study), Store.beside(study), left_out or {}
+    names = {run: name_path(study, *run) for run in planned(layout) if run not in left_out}
+    finished = {run: store.named(name) for run, name in names.items() if name.is_file()}
+    runs = study_runs(study, planned(layout), finished, left_out)
+    by_name = {table.name: table for table in tables}
+    material = Material(study, layout, runs, by_name, claims or {})
+    return study_report(material, deviations, mirror)
 
 
 def blocks(report: Report, name: str) -> list[Any]:
@@ -184,7 +189,7 @@ def test_each_run_without_a_result_is_named_with_what_became_of_it(study: Path) 
     log(study, "acl", 1, "Traceback …\n  File …\ntorch.OutOfMemoryError: CUDA <b>\nnot mirrored\n")
     report = report_of(study)
     found = tables_of(report, "missing")
-    assert found["Unfinished cells (2 of 2)"] == [
+    assert found["Unfinished configurations (2 of 2)"] == [
         ["CE", "RTE", "base", "1 of 2", "–", "2", "–", "–"],
         ["ACL", "RTE", "base", "0 of 2", "1", "–", "–", "2"],
     ]
@@ -202,7 +207,7 @@ def test_a_run_of_other_settings_is_missing(study: Path) -> None:
     report = report_of(study, left_out={run: "trained with another method"})
     assert "3 of 4 runs finished, 1 left out" in report.summary
     found = tables_of(report, "missing")
-    assert found["Unfinished cells (1 of 2)"] == [
+    assert found["Unfinished configurations (1 of 2)"] == [
         ["ACL", "RTE", "base", "1 of 2", "–", "–", "2", "–"]
     ]
     assert found[BEGUN.format(1)] == [
@@ -221,7 +226,7 @@ def test_a_long_list_of_what_is_missing_is_folded(study: Path, count: int, is_op
     left_out = {("rte", "base", "ce", seed): "torn" for seed in layout.seeds}
     views = blocks(report_of(study, layout, left_out=left_out), "missing")
     shown = {view.heading: view.open for view in views if isinstance(view, TableView)}
-    assert shown[BEGUN.format(count)] is is_open and shown["Unfinished cells (2 of 2)"]
+    assert shown[BEGUN.format(count)] is is_open and shown["Unfinished configurations (2 of 2)"]
 
 
 @pytest.mark.parametrize(
@@ -252,14 +257,6 @@ def test_a_run_that_began_without_a_log_is_unfinished(study: Path) -> None:
 def test_a_log_left_by_a_run_that_was_removed_tells_nothing(study: Path) -> None:
     log(study, "ce", 2, "dev, epoch 1: accuracy 0.7\n")
     assert facts(report_of(study))["Runs"] == ["0 of 4 runs finished, 4 not run"]
-
-
-def test_a_run_whose_files_are_torn_has_failed(study: Path) -> None:
-    finish_all(study)
-    torn = Store.beside(study).named(name_path(study, "rte", "base", "ce", 1)).metrics_path
-    torn.write_text("{")
-    (row,) = tables_of(report_of(study), "missing")[BEGUN.format(1)]
-    assert row[4] == "failed" and str(torn) in row[5]
 
 
 def test_a_study_without_any_run_gives_a_report(study: Path, tmp_path: Path) -> None:
@@ -307,49 +304,24 @@ def test_a_run_is_found_in_mlflow_by_its_tag(study: Path) -> None:
     assert row[:6] == ["CE", "RTE", "base", "1", "acc", "61.0"] and row[10] == "ce1000000000"
 
 
-def test_tables_and_figures_have_captions_files_and_commands(study: Path) -> None:
+def test_tables_and_figures_have_captions_and_files(study: Path) -> None:
     finish_all(study)
     layout = layout_of(study)
     tables = [finetuning_of(study, layout)]
     write_text(study / "tables" / "finetuning.csv", "")
     write_png(study / "figures" / "finetuning.png")
     write_text(study / "figures" / "finetuning.pdf", "")
-    captions = {"finetuning_table": "Of ``rte``,\nhere.", "finetuning_figure": "Every seed."}
-    report = report_of(study, layout, tables, captions=captions)
+    report = report_of(study, layout, tables)
     (part,) = [b for b in blocks(report, "tables") if isinstance(b, TablePart) and b.files]
-    assert (part.title, part.caption) == ("Fine-tuning", "Of rte, here.")
+    assert part.title == "Fine-tuning" and part.caption.startswith("Mean ± sd over seeds on dev")
     (figure,) = [block for block in blocks(report, "figures") if isinstance(block, FigureView)]
-    assert (figure.title, figure.caption) == ("Fine-tuning", "Every seed.")
+    assert figure.title == "Fine-tuning" and figure.caption.startswith("Every seed on dev")
     assert [str(path.relative_to(study)) for path in figure.files] == [
         "figures/finetuning.png", "figures/finetuning.pdf", "runs.csv", "tables/finetuning.csv"
     ]  # fmt: skip
-    assert figure.command == f"python -m acl_bert figures --config {study}/config.yaml"
-    assert "finetuning" not in texts(report, "missing").partition("Not written yet: ")[2]
-    assert "tables/claims.csv" in texts(report, "missing")
 
 
-def test_every_figure_names_what_it_is_drawn_from(study: Path) -> None:
-    point = {"of": "ce", "combination": "convex", "key": "lambda", "value": 0.5, "method": "ce"}
-    layout = replace(
-        layout_of(study, sensitivity=[point], observed={"ce": "ce"}, clusters=["ce"]),
-        multi_exit=frozenset({"acl"}),
-        ablation={"acl": ("ce",)},
-    )
-    _, figures = layout.outputs
-    assert set(FIGURE_DATA) == set(figures)
-    named = set(chain.from_iterable(FIGURE_DATA.values()))
-    collected = (RUNS, EXITS, CURVES, GRADIENTS, CLUSTERS, TSNE_POINTS)
-    assert named == set(collected)
-    for name in figures:
-        write_png(study / "figures" / f"{name}.png")
-    for name in collected:
-        write_text(study / name, "")
-    shown = blocks(report_of(study, layout), "figures")
-    linked = [tuple(path.name for path in figure.files[1:]) for figure in shown]
-    assert linked == [FIGURE_DATA[name] for name in figures]
-
-
-def grid_table(grids: list[Grid], name: str = "numbers") -> Table:
+def grid_table(grids: list[Grid], name: str = "finetuning") -> Table:
     return Table(name, "Numbers", pd.DataFrame(), grids)
 
 
@@ -399,7 +371,7 @@ def test_where_nothing_is_published_it_is_said(study: Path) -> None:
 def test_open_choices_are_listed_with_what_was_tried(study: Path) -> None:
     world = World("temperature", "τ", "0.3", "0.1", {"acl": "acl@temperature=0.1"})
     own = World("mine", "my choice", "so", "otherwise", {"acl": "acl@reduction=sum"})
-    layout = layout_of(study, audit=[vars(world), vars(own)])
+    layout = layout_of(study, audit=(world, own))
     audit = grid_table(
         [Grid("Choices", ["default"], [Block([Row("τ", [Cell(text="0.3")])])])], "audit"
     )

@@ -1,12 +1,12 @@
-"""The report as a page: its parts, which hold text, numbers and paths alone, and how it is written.
+"""The report as a page: its blocks, which hold text, numbers and paths alone, and their layout.
 
-What a study's report says is in `assemble.py`; here is only how parts look.
+What a study's report says is in `sections/`; here is only how its blocks look.
 """
 
 import base64
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -56,6 +56,22 @@ class TableView:
     open: bool = True
 
 
+def entries(rows: Iterable[Iterable[Entry | str]]) -> list[list[Entry]]:
+    """Rows in which a text stands for a plain entry."""
+    return [[Entry(each) if isinstance(each, str) else each for each in row] for row in rows]
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Iterable[Entry | str]],
+    heading: str,
+    notes: Sequence[str] = (),
+    open: bool = True,
+) -> TableView:
+    """A table whose rows are one group without a title."""
+    return TableView(columns, [Group(entries(rows))], heading, notes, open)
+
+
 @dataclass(frozen=True)
 class Notes:
     """Sentences, as paragraphs or as a list."""
@@ -97,7 +113,6 @@ class FigureView:
     picture: Path
     caption: str
     files: Sequence[Path]
-    command: str
 
 
 @dataclass(frozen=True)
@@ -121,8 +136,7 @@ class ClaimView:
 
     @property
     def numbers(self) -> TableView:
-        rows = [[Entry(text) for text in row] for row in self.rows]
-        return TableView(self.columns, [Group(rows)], self.title)
+        return table(self.columns, self.rows, self.title)
 
 
 @dataclass(frozen=True)
